@@ -1,0 +1,58 @@
+# make            what CI runs first: check, then test
+# make demo       three simulated replicas, the gateway, a load under each strategy (STAY=1: stays up)
+# make test       all tests but those of real vLLM
+# make test-vllm  tests against two real vLLM replicas on the CPU
+# make check      format, lint, types, import rules     make fmt   format     make bench   what things cost
+
+VENV ?= .venv
+PYTHON ?= python3
+VLLM_ENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/prefixway/vllm
+BIN := $(VENV)/bin
+STAY ?=
+
+.PHONY: all check test fmt bench demo test-vllm clean
+all: check test
+
+$(VENV)/.demo: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing prefixway into $(VENV)"
+	@$(BIN)/python -m pip --disable-pip-version-check install -q -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing prefixway and its test tools into $(VENV)"
+	@$(BIN)/python -m pip --disable-pip-version-check install -q -e '.[hub,loadtest,test]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	$(BIN)/prefixway demo $(if $(STAY),--stay)
+
+check: $(VENV)/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/check_mirror.py
+
+test: $(VENV)/.test
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+fmt: $(VENV)/.test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.test
+	$(BIN)/python -m benchmarks.kv
+	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.relay_cost
+
+test-vllm: $(VENV)/.test
+	scripts/vllm/install.sh $(VLLM_ENV)
+	VLLM_ENV=$(VLLM_ENV) $(BIN)/python -m pytest tests/vllm
+
+clean:
+	rm -rf $(VENV) dist build .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
