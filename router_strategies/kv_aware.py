@@ -1,0 +1,71 @@
+"""The replica where the first token costs the fleet the least seconds. The default.
+
+    cost = W + (1 + g) * x + M
+
+x: seconds of prefill and loading for what the replica lacks. W: seconds already promised there. M: a guard for its KV
+memory. g weighs a cached token beyond its own seconds: each uncached token evicts another and makes a duplicate. A
+prefix that several requests in flight share may be copied while the fleet has time: what another replica would have
+to recompute is then discounted. The least cost wins, ties at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from router_strategies._cost import memory_guard_seconds
+from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
+
+
+@dataclass(slots=True)
+class KvAware:
+    """``cached_weight`` is g. ``hot_gain``: discount per request that shares the prefix, at an idle fleet; 0 turns it
+    off. ``memory_guard`` scales M. ``seed`` makes random ties repeatable.
+    """
+
+    cached_weight: float = 2.0
+    hot_gain: float = 0.2
+    memory_guard: float = 1.0
+    seed: int | None = None
+    _random: Random = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if min(self.cached_weight, self.hot_gain, self.memory_guard) < 0:
+            raise ValueError("cached_weight, hot_gain and memory_guard must not be negative")
+        self._random = Random(self.seed)
+
+    def select(self, request: RouteRequest, candidates: Sequence[Candidate]) -> Choice:
+        if len(candidates) == 1:
+            return Choice(candidates[0], "only_candidate")
+        holder = max(candidates, key=lambda c: (c.expected_tokens, c.sharing))
+        discount = self._hot_discount(request, holder)
+        costs = [self._cost(c, holder, discount) for c in candidates]
+        least = min(costs)
+        chosen = self._random.choice([c for c, cost in zip(candidates, costs) if cost == least])
+        return Choice(chosen, self._reason(chosen, holder, candidates))
+
+    def _hot_discount(self, request: RouteRequest, holder: Candidate) -> float:
+        if holder.sharing < 2:
+            return 1.0
+        idle = 1.0 - min(max(request.utilisation, 0.0), 1.0)
+        return 1.0 + self.hot_gain * idle**2 * (holder.sharing - 1)
+
+    def _cost(self, candidate: Candidate, holder: Candidate, discount: float) -> float:
+        own_s = candidate.prefill_s
+        if discount > 1.0 and own_s > holder.prefill_s:
+            own_s = holder.prefill_s + (own_s - holder.prefill_s) / discount
+        cost_s = candidate.promised_s + (1.0 + self.cached_weight) * own_s
+        if candidate.kv_blocks_capacity:
+            cost_s += self.memory_guard * memory_guard_seconds(
+                candidate.kv_blocks_used, candidate.kv_blocks_needed, candidate.kv_blocks_capacity, candidate.decode_s
+            )
+        return cost_s
+
+    def _reason(self, chosen: Candidate, holder: Candidate, candidates: Sequence[Candidate]) -> str:
+        if chosen.expected_tokens < holder.expected_tokens:
+            return "spill"
+        return "prefix" if holder.expected_tokens > min(c.expected_tokens for c in candidates) else "cost"
+
+
+STRATEGY: type[Strategy] = KvAware

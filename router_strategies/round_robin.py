@@ -1,0 +1,34 @@
+"""Each replica in its turn, per model.
+
+A replica's share is proportional to its configured speed. Knows nothing of prefixes or load: the baseline that every
+other strategy is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
+
+
+@dataclass(slots=True)
+class RoundRobin:
+    """Smooth weighted rotation: everyone earns its speed, the richest is chosen and pays what all earned."""
+
+    _credit: dict[str, dict[str, float]] = field(default_factory=dict, init=False, repr=False)
+
+    def select(self, request: RouteRequest, candidates: Sequence[Candidate]) -> Choice:
+        if len(candidates) == 1:
+            return Choice(candidates[0], "only_candidate")
+        before = self._credit.get(request.model, {})
+        credit = {c.id: before.get(c.id, 0.0) + c.speed for c in candidates}
+        chosen = max(candidates, key=lambda c: credit[c.id])
+        credit[chosen.id] -= sum(c.speed for c in candidates)
+        # One that failed for this very request keeps its turn; others that are gone are forgotten.
+        credit.update((id_, before[id_]) for id_ in request.tried if id_ in before)
+        self._credit[request.model] = credit
+        return Choice(chosen, "rotation")
+
+
+STRATEGY: type[Strategy] = RoundRobin

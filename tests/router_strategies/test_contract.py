@@ -1,0 +1,120 @@
+"""Laws that every strategy obeys. A new file in the package is tested here by itself."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router_strategies import REASONS, Candidate, RouteRequest, available, canonical, describe, load
+
+amounts = st.floats(0, 1e6, allow_nan=False)
+counts = st.integers(0, 100_000)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[Candidate]:
+    """One to eight replicas in any state."""
+    return [
+        Candidate(
+            id=f"replica-{number}",
+            l0_tokens=draw(counts),
+            expected_tokens=draw(counts),
+            trust=draw(st.floats(0, 1)),
+            prefill_s=draw(amounts),
+            promised_s=draw(amounts),
+            kv_blocks_used=draw(amounts),
+            kv_blocks_needed=draw(amounts),
+            kv_blocks_capacity=draw(amounts),
+            decoding=draw(counts),
+            decode_s=draw(amounts),
+            inflight=draw(counts),
+            inflight_tokens=draw(counts),
+            waiting=draw(st.floats(-1, 1000)),
+            sharing=draw(st.integers(0, 50)),
+            speed=draw(st.floats(0.01, 100)),
+        )
+        for number in range(draw(st.integers(1, 8)))
+    ]
+
+
+requests = st.builds(
+    RouteRequest,
+    prompt_tokens=counts,
+    session=st.text(max_size=5),
+    now=amounts,
+    utilisation=st.floats(0, 1),
+    model=st.just("m"),
+)
+
+
+@pytest.mark.parametrize("name", available())
+@given(request=requests, fleet=fleets())
+def test_chooses_one_of_the_candidates_and_changes_none(
+    name: str, request: RouteRequest, fleet: list[Candidate]
+) -> None:
+    """The choice is a candidate, its reason is in the vocabulary, and the snapshot is as it was."""
+    before = copy.deepcopy(fleet)
+
+    choice = load(name).select(request, fleet)
+
+    assert any(choice.candidate is candidate for candidate in fleet)
+    assert choice.reason in REASONS
+    assert [asdict(c) for c in fleet] == [asdict(c) for c in before]
+
+
+@pytest.mark.parametrize("name", available())
+def test_an_only_candidate_is_chosen_for_that_reason(name: str) -> None:
+    """With one replica there is nothing to choose, and the reason says so."""
+    choice = load(name).select(RouteRequest(0), [Candidate("a")])
+
+    assert (choice.candidate.id, choice.reason) == ("a", "only_candidate")
+
+
+@pytest.mark.parametrize("name", available())
+def test_equal_replicas_share_evenly(name: str) -> None:
+    """1,000 choices among four equal, idle replicas give each between 200 and 300, more or less without a seed."""
+    seeded = any(field.name == "seed" for field in fields(load(name)))  # type: ignore[arg-type]
+    strategy = load(name, {"seed": 1} if seeded else {})
+    margin = 0 if seeded else 40
+    counts = dict.fromkeys("abcd", 0)
+
+    for _ in range(1000):
+        counts[strategy.select(RouteRequest(10), [Candidate(id_) for id_ in "abcd"]).candidate.id] += 1
+
+    assert all(200 - margin <= count <= 300 + margin for count in counts.values()), counts
+
+
+@pytest.mark.parametrize("name", available())
+def test_spelling_does_not_matter(name: str) -> None:
+    """Case, dashes and missing underscores name the same strategy."""
+    assert canonical(name.upper().replace("_", "-")) == name
+    assert canonical(name.replace("_", "")) == name
+
+
+@pytest.mark.parametrize("name", available())
+def test_has_a_help_text(name: str) -> None:
+    """The module's docstring is what users read."""
+    assert len(describe(name)) > 40
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    """A wrong name is an error that says what there is."""
+    with pytest.raises(ValueError, match="no strategy is named 'fastest'; there are kv_aware, least_loaded"):
+        load("fastest")
+
+
+def test_an_unknown_option_lists_the_known_ones() -> None:
+    """A wrong option is an error that says what there is."""
+    with pytest.raises(ValueError, match="kv_aware has no option 'weight'; it has cached_weight, hot_gain"):
+        load("kv_aware", {"weight": 1})
+
+
+@pytest.mark.parametrize(("name", "option"), [("kv_aware", "cached_weight"), ("prefix_aware", "bound")])
+def test_a_negative_weight_is_refused(name: str, option: str) -> None:
+    """Options are checked when the strategy is built."""
+    with pytest.raises(ValueError, match="negative"):
+        load(name, {option: -1})
