@@ -1,0 +1,35 @@
+"""What every listening port of the gateway shares: a socket bound early, and uvicorn without signal handlers."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+BACKLOG = 2048
+
+
+def listen_socket(host: str, port: int) -> socket.socket:
+    """A bound, listening TCP socket. Port 0: any free one. Raises ``OSError`` that names the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+class SignalFreeServer(uvicorn.Server):
+    """Signals are the process's business, not a port's."""
+
+    def abandon(self) -> None:
+        """Break off everything, at once."""
+        for server in self.servers if self.started else ():
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # both of uvicorn's protocols have one
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
