@@ -1,0 +1,117 @@
+"""InFlight: one attempt as its replica's books hold it, and Workload: those books.
+
+Synchronous state; every method takes ``now`` in seconds of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from router_strategies._cost import promised_seconds
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """Made on dispatch, closed once."""
+
+    promised_s: float  # x, as promised to the replica
+    unscaled_s: float  # x without trust and without calibration: what calibration compares with
+    uncached_tokens: int
+    kv_blocks: float  # blocks the request is expected to hold beside those it shares
+    streamed: bool
+    dispatched_s: float
+    prefill_until_s: float = 0.0  # when its prefill is estimated to end: ends the promise of a plain answer
+    first_byte_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillSample:
+    """A prefill whose seconds were seen, beside what was predicted (uncalibrated)."""
+
+    actual_s: float
+    unscaled_s: float
+
+
+class Workload:
+    """What one replica was given by this process and has not finished."""
+
+    def __init__(self) -> None:
+        self.inflight = 0
+        self.pending_tokens = 0  # uncached prompt tokens of requests without a first token
+        self.kv_blocks = 0.0  # blocks that requests in flight are expected to hold beside those they share
+        self._requests: set[InFlight] = set()
+        self._pending: dict[InFlight, None] = {}  # without a first token, oldest first
+        self._pending_s = 0.0
+        self._last_first_token_s = float("-inf")
+        self._next_expiry_s = float("inf")
+
+    @property
+    def decoding(self) -> int:
+        """Requests past their first token."""
+        return self.inflight - len(self._pending)
+
+    def promised_s(self, now: float) -> float:
+        """W: seconds of prefill promised and not yet done."""
+        self._expire(now)
+        if not self._pending:
+            return 0.0
+        oldest = next(iter(self._pending))
+        since = max(self._last_first_token_s, oldest.dispatched_s)
+        return promised_seconds(self._pending_s, oldest.promised_s, max(0.0, now - since))
+
+    def dispatch(self, request: InFlight, now: float) -> None:
+        request.prefill_until_s = now + self.promised_s(now) + request.promised_s
+        self._requests.add(request)
+        self.inflight += 1
+        self.kv_blocks += request.kv_blocks
+        self._pending[request] = None
+        self._pending_s += request.promised_s
+        self.pending_tokens += request.uncached_tokens
+        if not request.streamed:
+            self._next_expiry_s = min(self._next_expiry_s, request.prefill_until_s)
+
+    def first_byte(self, request: InFlight, now: float) -> PrefillSample | None:
+        """The first body byte came. A sample only where the prefill's start is known: streamed, and the oldest."""
+        if request.first_byte_s is not None or request not in self._requests:
+            return None
+        request.first_byte_s = now
+        sample = self._sample(request, now)
+        if self._settle(request):
+            self._last_first_token_s = now
+        return sample
+
+    def end(self, request: InFlight) -> bool:
+        """The attempt is over, however. ``False`` if it was already."""
+        if request not in self._requests:
+            return False
+        self._settle(request)
+        self._requests.remove(request)
+        self.inflight -= 1
+        self.kv_blocks = self.kv_blocks - request.kv_blocks if self._requests else 0.0
+        return True
+
+    def _sample(self, request: InFlight, now: float) -> PrefillSample | None:
+        if not request.streamed or next(iter(self._pending), None) is not request:
+            return None
+        started_s = max(request.dispatched_s, self._last_first_token_s)
+        return PrefillSample(now - started_s, request.unscaled_s)
+
+    def _settle(self, request: InFlight) -> bool:
+        if request not in self._pending:
+            return False
+        del self._pending[request]
+        self.pending_tokens -= request.uncached_tokens
+        # An empty queue is exactly 0: rounding must not pile up over millions of requests.
+        self._pending_s = self._pending_s - request.promised_s if self._pending else 0.0
+        return True
+
+    def _expire(self, now: float) -> None:
+        """Plain answers whose prefill is estimated to have ended hold no promise any more."""
+        if now < self._next_expiry_s:
+            return
+        plain = [request for request in self._pending if not request.streamed]
+        for request in plain:
+            if request.prefill_until_s <= now:
+                self._settle(request)
+        waiting = (request.prefill_until_s for request in self._pending if not request.streamed)
+        self._next_expiry_s = min(waiting, default=float("inf"))

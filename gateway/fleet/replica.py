@@ -1,0 +1,46 @@
+"""Replica: one cache and one queue, a server's data-parallel rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.fleet.inflight import Workload
+from gateway.fleet.load_report import LoadReport
+from gateway.fleet.replica_key import ReplicaKey
+
+if TYPE_CHECKING:
+    from gateway.fleet.server import Server
+
+
+class Replica:
+    """State of one rank. Written by the router's attempts (workload) and by the probes (the rest)."""
+
+    def __init__(self, server: Server, key: ReplicaKey) -> None:
+        self.server = server
+        self.key = key
+        self.id = key.replica_id
+        self.workload = Workload()
+        self.report = LoadReport()
+        self.reported_s: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Replica {self.id} inflight={self.workload.inflight} incarnation={self.key.incarnation}>"
+
+    @property
+    def pinned_rank(self) -> int | None:
+        """The rank a request must name to land here; ``None`` where the server has only one."""
+        return self.key.rank if len(self.server.replicas) > 1 else None
+
+    @property
+    def kv_blocks(self) -> int:
+        """KV blocks in its GPU; 0: unknown."""
+        return self.report.kv_blocks or 0
+
+    def reported(self, report: LoadReport, now: float) -> None:
+        self.report = report
+        self.reported_s = now
+
+    def restart(self) -> ReplicaKey:
+        """Its engine is a new process with an empty cache. The new key."""
+        self.key = self.key._replace(incarnation=self.key.incarnation + 1)
+        return self.key

@@ -1,0 +1,91 @@
+"""ServerSpec: a server as configuration or discovery names it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+from urllib.parse import parse_qsl
+
+from gateway.fleet.event_source import EventSource, connectable
+from gateway.fleet.origin import Origin
+
+_OPTIONS = ("events", "replay", "speed")
+
+
+class ServerSpec(NamedTuple):
+    """``events`` and ``replay`` are templates with ``{host}``; ``events`` is ``None`` where nothing was said."""
+
+    id: str
+    origin: Origin
+    speed: float = 1.0  # prefill rate relative to the other servers
+    events: str | None = None
+    replay: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``[id=]url[?events=tcp://..&replay=tcp://..&speed=1.0]``. Raises ``ValueError`` naming the fault."""
+        address, _, query = text.strip().partition("?")
+        name, separator, url = address.partition("=")
+        if not separator:
+            name, url = "", address
+        return cls.build(url, name, dict(parse_qsl(query, keep_blank_values=True)))
+
+    @classmethod
+    def build(cls, url: str, name: str, options: dict[str, str]) -> Self:
+        """From the parts, as the replicas file gives them. Raises ``ValueError``."""
+        origin = Origin.parse(url)
+        for option in options:
+            if option not in _OPTIONS:
+                raise ValueError(f"{url!r}: no option {option!r}; a replica has {', '.join(_OPTIONS)}")
+        return cls(
+            id=name or origin.netloc + origin.base_path,
+            origin=origin,
+            speed=_speed(options.get("speed", "1")),
+            events=_endpoint(options.get("events")),
+            replay=_endpoint(options.get("replay")),
+        )
+
+    def event_source(self, rank: int) -> EventSource | None:
+        """Where rank ``rank`` publishes, if that was said: both ports grow with the rank, as vLLM's do."""
+        if self.events is None:
+            return None
+        replay = None if self.replay is None else _shifted(connectable(self.replay, self.origin.host), rank)
+        return EventSource(_shifted(connectable(self.events, self.origin.host), rank), replay)
+
+
+def parse_servers(text: str) -> tuple[ServerSpec, ...]:
+    """Read a comma list of servers. Raises ``ValueError`` for a bad one and for an id given twice."""
+    specs = tuple(ServerSpec.parse(part) for part in text.split(",") if part.strip())
+    return unique(specs)
+
+
+def unique(specs: tuple[ServerSpec, ...]) -> tuple[ServerSpec, ...]:
+    """The same specs. Raises ``ValueError`` if two share an id."""
+    seen: set[str] = set()
+    for spec in specs:
+        if spec.id in seen:
+            raise ValueError(f"two replicas are named {spec.id!r}; give them ids: id=url")
+        seen.add(spec.id)
+    return specs
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        raise ValueError(f"speed={text!r} is not a number") from None
+    if not 0.001 <= speed <= 1000:
+        raise ValueError(f"speed={text!r} must lie between 0.001 and 1000")
+    return speed
+
+
+def _endpoint(text: str | None) -> str | None:
+    if text is not None and not text.startswith(("tcp://", "ipc://", "inproc://")):
+        raise ValueError(f"{text!r} is not a ZeroMQ endpoint like tcp://{{host}}:5557")
+    return text
+
+
+def _shifted(endpoint: str, rank: int) -> str:
+    if rank == 0:
+        return endpoint
+    base, separator, port = endpoint.rpartition(":")
+    return f"{base}{separator}{int(port) + rank}" if port.isdecimal() else endpoint

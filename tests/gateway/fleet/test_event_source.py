@@ -1,0 +1,23 @@
+"""Bind addresses become addresses that can be connected to."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.fleet.event_source import connectable
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host", "address"),
+    [
+        ("tcp://*:5557", "10.0.0.7", "tcp://10.0.0.7:5557"),
+        ("tcp://0.0.0.0:5557", "10.0.0.7", "tcp://10.0.0.7:5557"),
+        ("tcp://[::]:5557", "fd00::1", "tcp://[fd00::1]:5557"),
+        ("tcp://{host}:5557", "vllm-0.vllm", "tcp://vllm-0.vllm:5557"),
+        ("tcp://10.1.1.1:5557", "10.0.0.7", "tcp://10.1.1.1:5557"),
+        ("ipc:///tmp/kv", "10.0.0.7", "ipc:///tmp/kv"),
+    ],
+)
+def test_wildcards_become_the_host(endpoint: str, host: str, address: str) -> None:
+    """``*`` and any-address are the replica's own host; anything explicit stays."""
+    assert connectable(endpoint, host) == address

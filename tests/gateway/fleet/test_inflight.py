@@ -1,0 +1,88 @@
+"""A replica's books: what was promised is worked off, and every entry is closed once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.fleet.inflight import InFlight, Workload
+
+
+def _request(promised_s: float = 1.0, *, streamed: bool = True, at: float = 0.0, tokens: int = 100) -> InFlight:
+    return InFlight(promised_s, promised_s, tokens, 2.0, streamed, at)
+
+
+def test_promises_add_up_and_time_works_on_the_oldest() -> None:
+    """Two promises of a second: after half a second one and a half are left; the first byte settles its own."""
+    workload = Workload()
+    first, second = _request(), _request()
+    workload.dispatch(first, 0.0)
+    workload.dispatch(second, 0.0)
+
+    assert workload.promised_s(0.5) == pytest.approx(1.5)
+    workload.first_byte(first, 0.8)
+    assert workload.promised_s(0.8) == pytest.approx(1.0)
+    assert (workload.inflight, workload.decoding, workload.pending_tokens) == (2, 1, 100)
+
+
+def test_a_plain_answer_holds_its_promise_until_its_prefill_should_have_ended() -> None:
+    """A non-streamed answer shows no first token: its promise ends by estimate, and it is no sample."""
+    workload = Workload()
+    plain = _request(streamed=False)
+    workload.dispatch(plain, 0.0)
+
+    assert workload.promised_s(0.5) == pytest.approx(0.5)
+    assert workload.promised_s(1.0) == 0.0
+    assert workload.decoding == 1
+    assert workload.first_byte(plain, 9.0) is None
+
+
+def test_only_the_oldest_streamed_prefill_is_a_sample() -> None:
+    """Its start is known: its dispatch or the first token before it."""
+    workload = Workload()
+    first, second, third = _request(at=0.0), _request(at=0.0), _request(at=0.0)
+    for request in (first, second, third):
+        workload.dispatch(request, 0.0)
+
+    assert workload.first_byte(second, 1.0) is None
+    sample = workload.first_byte(first, 1.5)
+    assert sample is not None
+    assert sample.actual_s == pytest.approx(0.5)  # the second's first token at 1.0 was the last one seen
+    late = workload.first_byte(third, 4.0)
+    assert late is not None
+    assert late.actual_s == pytest.approx(2.5)
+
+
+def test_ends_once() -> None:
+    """The second end changes nothing."""
+    workload = Workload()
+    request = _request()
+    workload.dispatch(request, 0.0)
+
+    assert workload.end(request)
+    assert not workload.end(request)
+    assert (workload.inflight, workload.promised_s(0.0), workload.kv_blocks) == (0, 0.0, 0.0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["send", "first", "end", "wait"]), st.integers(0, 9), st.booleans())))
+def test_books_are_never_negative_and_end_at_zero(steps: list[tuple[str, int, bool]]) -> None:
+    """Any order of dispatches, first bytes, ends and time keeps sums at 0 or more; all ended is exactly 0."""
+    workload, requests, now = Workload(), list[InFlight](), 0.0
+    for step, number, streamed in steps:
+        now += number / 10
+        if step == "send":
+            requests.append(_request(0.1 + number / 7, streamed=streamed, at=now))
+            workload.dispatch(requests[-1], now)
+        elif requests and step == "first":
+            workload.first_byte(requests[number % len(requests)], now)
+        elif requests and step == "end":
+            workload.end(requests[number % len(requests)])
+        assert workload.promised_s(now) >= 0
+        assert workload.pending_tokens >= 0
+        assert 0 <= workload.decoding <= workload.inflight
+    for request in requests:
+        workload.end(request)
+
+    assert (workload.inflight, workload.decoding, workload.pending_tokens) == (0, 0, 0)
+    assert (workload.promised_s(now), workload.kv_blocks) == (0.0, 0.0)

@@ -1,0 +1,131 @@
+"""Probes against simulated replicas: health, models, metrics, event sources, keys."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from gateway.fleet.event_source import EventSource
+from gateway.fleet.probes import Probes
+from gateway.fleet.replica_pool import ReplicaPool
+from gateway.fleet.server_spec import ServerSpec, parse_servers
+from loadtest.replica import ReplicaOptions, SimulatedReplica
+from tests.fakes.scripted_server import ScriptedServer, Wire
+from tests.fakes.waiting import eventually
+
+
+@asynccontextmanager
+async def _probing(pool: ReplicaPool, **options: Any) -> AsyncIterator[Probes]:
+    probes = Probes(pool, clock=monotonic, interval_s=0.02, timeout_s=2.0, **options)
+    task = asyncio.ensure_future(probes.run())
+    try:
+        yield probes
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _pool(*urls: str) -> ReplicaPool:
+    pool = ReplicaPool()
+    pool.reconcile(parse_servers(",".join(urls)))
+    return pool
+
+
+@pytest.mark.parametrize("dialect", ["0.32", "0.8"])
+async def test_a_replica_is_learned(dialect: Any) -> None:
+    """Healthy, its model, its block size and capacity, under current and older metric names."""
+    async with SimulatedReplica(ReplicaOptions(metrics_dialect=dialect, capacity_blocks=300)) as simulated:
+        pool = _pool(simulated.url)
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: server.healthy and server.replicas and server.replicas[0].reported_s)
+        (replica,) = server.replicas
+
+    assert server.namespace == "simulated"
+    assert (replica.report.block_size, replica.report.running) == (16, 0)
+    assert replica.kv_blocks >= 300
+    assert replica.report.kv_usage is not None
+
+
+async def test_event_sources_need_no_setting() -> None:
+    """/kv_event_sources gives each rank's ports, made connectable."""
+    async with SimulatedReplica(ReplicaOptions(ranks=2)) as simulated:
+        pool = _pool(simulated.url)
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: len(server.replicas) == 2)
+
+    assert [server.event_sources[r.key.rank].endpoint for r in server.replicas] == [
+        rank.publisher.endpoint for rank in simulated.ranks
+    ]
+
+
+async def test_an_older_replica_gets_the_settings_source() -> None:
+    """Without /kv_event_sources the fleet's default is used; what the spec says beats both."""
+    options = ReplicaOptions(lists_event_sources=False)
+    async with SimulatedReplica(options) as older, SimulatedReplica() as newer:
+        pool = _pool(f"old={older.url}", f"new={newer.url}?events=tcp://{{host}}:5&replay=tcp://{{host}}:6")
+
+        def default(spec: ServerSpec, rank: int) -> EventSource:
+            return EventSource(f"tcp://{spec.origin.host}:{5557 + rank}")
+
+        async with _probing(pool, default_source=default):
+            await eventually(lambda: all(server.replicas for server in pool.servers))
+        sources = {server.id: server.event_sources for server in pool.servers}
+
+    assert sources["old"] == {0: EventSource("tcp://127.0.0.1:5557")}
+    assert sources["new"] == {0: EventSource("tcp://127.0.0.1:5", "tcp://127.0.0.1:6")}
+
+
+async def test_a_black_hole_delays_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """One server accepts and never answers: the other is healthy, and the log has one line about each change."""
+    caplog.set_level(logging.INFO)
+    async with SimulatedReplica() as simulated, ScriptedServer(Wire.until_gone) as hole:
+        pool = _pool(f"hole={hole.origin.url}", f"good={simulated.url}")
+        good = pool.server("good")
+        assert good is not None
+        async with _probing(pool):
+            await eventually(lambda: good.healthy)
+            await simulated.refuse()
+            await eventually(lambda: not good.healthy)
+            await simulated.accept()
+            await eventually(lambda: good.healthy)
+
+    lines = [record.message for record in caplog.records if record.name == "gateway.fleet.probes"]
+    assert [line for line in lines if "good" in line] == [
+        "replica good is healthy",
+        "replica good is down: /health: ConnectError",
+        "replica good is healthy",
+    ]
+
+
+async def test_a_new_process_is_noticed() -> None:
+    """The start time on /metrics changes with the process."""
+    async with SimulatedReplica() as simulated:
+        pool = _pool(simulated.url)
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: server.process_start_s)
+            first = server.process_start_s
+            await simulated.restart()
+            await eventually(lambda: server.process_start_s != first)
+
+
+async def test_a_server_that_left_is_probed_no_more() -> None:
+    """After the fleet shrank its pages are not asked again."""
+    async with SimulatedReplica() as one, SimulatedReplica() as two:
+        pool = _pool(f"one={one.url}", f"two={two.url}")
+        async with _probing(pool):
+            await eventually(lambda: all(server.healthy for server in pool.servers))
+            pool.reconcile(parse_servers(f"one={one.url}"))
+            await eventually(lambda: len(one.requests) % 2 == 0)
+            count, seen = len(one.requests), len(two.requests)
+            await eventually(lambda: len(one.requests) > count + 40)
+
+    assert len(two.requests) <= seen + 4  # a round that was under way

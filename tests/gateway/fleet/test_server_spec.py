@@ -1,0 +1,45 @@
+"""Servers are read from the setting, or refused with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.fleet.event_source import EventSource
+from gateway.fleet.server_spec import ServerSpec, parse_servers
+
+
+def test_reads_id_url_and_options() -> None:
+    """``id=url?options``: all parts arrive."""
+    spec = ServerSpec.parse("a=http://10.0.0.7:8000?events=tcp://{host}:5557&replay=tcp://{host}:5657&speed=2.5")
+
+    assert (spec.id, spec.origin.netloc, spec.speed) == ("a", "10.0.0.7:8000", 2.5)
+    assert spec.event_source(0) == EventSource("tcp://10.0.0.7:5557", "tcp://10.0.0.7:5657")
+
+
+def test_both_ports_grow_with_the_rank() -> None:
+    """Rank 2 publishes two ports further, and so does its replay."""
+    spec = ServerSpec.parse("http://h:1?events=tcp://{host}:5557&replay=tcp://{host}:5657")
+
+    assert spec.event_source(2) == EventSource("tcp://h:5559", "tcp://h:5659")
+
+
+def test_without_an_id_the_address_is_the_id() -> None:
+    """host:port names a server that was given no name."""
+    assert [spec.id for spec in parse_servers("http://a:1, b:2/base,,")] == ["a:1", "b:2/base"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("http://a:1?sped=2", "no option 'sped'; a replica has events, replay, speed"),
+        ("http://a:1?speed=fast", "speed='fast' is not a number"),
+        ("http://a:1?speed=0", "must lie between"),
+        ("http://a:1?events=5557", "not a ZeroMQ endpoint"),
+        ("http://a:1,http://a:1", "two replicas are named 'a:1'"),
+        ("x=", "needs a host"),
+    ],
+)
+def test_a_bad_one_says_why(text: str, fault: str) -> None:
+    """Faults are named in words."""
+    with pytest.raises(ValueError, match=fault):
+        parse_servers(text)
