@@ -1,0 +1,184 @@
+"""Requests to token ids: inline or in a thread, and a reason where there are none."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from gateway.prompt.blocks import pack_tokens
+from gateway.prompt.chat_template import ChatTemplate
+from gateway.prompt.encoded_prompt import EncodedPrompt
+from gateway.prompt.encoder import AbsentEncoder, LocalEncoder
+from gateway.prompt.inference_request import InferenceRequest
+from gateway.prompt.tokenizer import load_tokenizer
+from gateway.prompt.tokenizer_files import TokenizerFiles
+from tests.gateway.prompt.model_folders import CHATML
+
+
+class CountingExecutor(Executor):
+    """Threads that count what they are given."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(1)
+        self.calls = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.calls += 1
+        return self._threads.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._threads.shutdown(wait)
+
+
+@pytest.fixture
+def executor() -> Iterator[CountingExecutor]:
+    with CountingExecutor() as executor:
+        yield executor
+
+
+@pytest.fixture
+def encoder(small_folder: Path, executor: CountingExecutor) -> LocalEncoder:
+    return make_encoder(small_folder, executor, default=CHATML)
+
+
+def make_encoder(folder: Path, executor: Executor, **templates: str) -> LocalEncoder:
+    return LocalEncoder(
+        load_tokenizer(TokenizerFiles.read(folder)),
+        {name: ChatTemplate(source, {}) for name, source in templates.items()},
+        chat_encoder=AbsentEncoder("no_template"),
+        executor=executor,
+        max_prompt_chars=50_000,
+    )
+
+
+def chat(content: object, **fields: Any) -> InferenceRequest:
+    body = {"messages": [{"role": "user", "content": content}], **fields}
+    return InferenceRequest.parse("chat", json.dumps(body).encode())
+
+
+def completion(prompt: object) -> InferenceRequest:
+    return InferenceRequest.parse("completions", json.dumps({"prompt": prompt}).encode())
+
+
+def expected(folder: Path, text: str) -> EncodedPrompt:
+    ids = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids
+    return EncodedPrompt(pack_tokens(ids), len(ids))
+
+
+async def test_encodes_chats_and_completions(encoder: LocalEncoder, small_folder: Path) -> None:
+    """The rendered chat, or the prompt as it is."""
+    text = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+
+    assert await encoder.encode(chat("Hello")) == expected(small_folder, text)
+    assert await encoder.encode(completion("Hello world")) == expected(small_folder, "Hello world")
+
+
+async def test_token_ids_are_used_as_they_are(encoder: LocalEncoder) -> None:
+    """No text is made of them."""
+    assert await encoder.encode(completion([5, 2**32 - 1])) == EncodedPrompt(pack_tokens([5, 2**32 - 1]), 2)
+
+
+async def test_of_several_prompts_the_longest_counts(encoder: LocalEncoder, small_folder: Path) -> None:
+    """Never joined."""
+    assert await encoder.encode(completion(["a", "Hello world", "b"])) == expected(small_folder, "Hello world")
+    assert (await encoder.encode(completion([[1], [2, 3]]))).tokens == pack_tokens([2, 3])
+
+
+async def test_large_prompts_leave_the_loop(
+    encoder: LocalEncoder, executor: CountingExecutor, small_folder: Path
+) -> None:
+    """Small ones do not: the hop would cost more than the work."""
+    large = "Hello world " * 3_000
+
+    await encoder.encode(completion("Hello world"))
+    assert executor.calls == 0
+    assert await encoder.encode(completion(large)) == expected(small_folder, large)
+    assert executor.calls == 1
+
+
+async def test_tool_templates_serve_requests_with_tools(small_folder: Path, executor: Executor) -> None:
+    """Where a model has one."""
+    encoder = make_encoder(small_folder, executor, default="plain", tool_use="tools")
+
+    assert await encoder.encode(chat("x")) == expected(small_folder, "plain")
+    assert await encoder.encode(chat("x", tools=[{"function": {"name": "f"}}])) == expected(small_folder, "tools")
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (chat([{"type": "image_url", "image_url": {"url": ""}}]), "image"),
+        (chat("x", chat_template="t"), "client_template"),
+        (chat("\ud800"), "not_unicode"),
+        (chat("x", tools=[{"function": {"name": "\ud800"}}], chat_template_kwargs={}), ""),
+        (completion("\udfff"), "not_unicode"),
+        (completion(None), "prompt"),
+        (completion("x" * 50_001), "too_long"),
+        (completion([1] * 50_001), "too_long"),
+        (chat("x", continue_final_message=True), "template_error"),
+        (InferenceRequest.parse("other", b""), "route"),
+    ],
+)
+async def test_odd_prompts_give_a_reason(request_: InferenceRequest, reason: str, encoder: LocalEncoder) -> None:
+    """Never an exception, never tokens that the engine would not compute."""
+    encoded = await encoder.encode(request_)
+
+    assert encoded.reason == reason
+    assert bool(encoded.count) == (not reason)
+
+
+async def test_without_a_template_chats_go_elsewhere(small_folder: Path, executor: Executor) -> None:
+    """To a replica, or to nobody; completions stay."""
+    encoder = make_encoder(small_folder, executor)
+
+    assert await encoder.encode(chat("x")) == EncodedPrompt.unknown("no_template")
+    assert await encoder.encode(completion("Hello")) == expected(small_folder, "Hello")
+
+
+async def test_without_a_default_template_there_is_no_chat(small_folder: Path, executor: Executor) -> None:
+    """A model that has a template for tools only."""
+    encoder = make_encoder(small_folder, executor, tool_use="tools")
+
+    assert await encoder.encode(chat("x")) == EncodedPrompt.unknown("no_template")
+
+
+async def test_without_a_tokenizer_only_ids_are_known() -> None:
+    """They need none."""
+    absent = AbsentEncoder("no_tokenizer")
+
+    assert await absent.encode(completion([1, 2])) == EncodedPrompt(pack_tokens([1, 2]), 2)
+    assert await absent.encode(completion("x")) == EncodedPrompt.unknown("no_tokenizer")
+    assert await absent.encode(chat("x")) == EncodedPrompt.unknown("no_tokenizer")
+    assert await absent.encode(completion(None)) == EncodedPrompt.unknown("prompt")
+
+
+async def test_rendering_happens_where_encoding_does(small_folder: Path, executor: Executor) -> None:
+    """A large chat's template runs off the loop too."""
+    threads: list[str] = []
+    template = ChatTemplate("{{ strftime_now('x') }}", {}, now=lambda: _note_thread(threads))
+    encoder = LocalEncoder(
+        load_tokenizer(TokenizerFiles.read(small_folder)),
+        {"default": template},
+        chat_encoder=AbsentEncoder("no_template"),
+        executor=executor,
+        max_prompt_chars=1,
+    )
+
+    await encoder.encode(chat("x"))
+    await encoder.encode(chat("x" * 20_000))
+
+    assert [name == threading.main_thread().name for name in threads] == [True, False]
+
+
+def _note_thread(threads: list[str]) -> Any:
+    from datetime import UTC, datetime
+
+    threads.append(threading.current_thread().name)
+    return datetime.now(UTC)
