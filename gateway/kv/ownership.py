@@ -1,0 +1,129 @@
+"""Ownership: which blocks one replica holds in one tier, and how many copies of each.
+
+Counts, never content: hashes are our own, and what they mean is :mod:`gateway.kv.resolver`'s business. Keeps
+what changed since it was last asked, so that an index hears of a block only when its first copy comes or its
+last one goes.
+
+The bias is to credit too little, never too much: a count is at most the number of copies that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import islice
+from typing import NamedTuple
+
+
+class Changes(NamedTuple):
+    """What to tell an index, in this order. ``stored`` and ``removed`` are disjoint."""
+
+    cleared: bool
+    stored: Collection[int]
+    removed: Collection[int]
+
+    def __bool__(self) -> bool:
+        return self.cleared or bool(self.stored) or bool(self.removed)
+
+
+class Ownership:
+    """Never more than ``max_blocks``: a publisher that never removes loses its oldest blocks instead."""
+
+    def __init__(self, max_blocks: int) -> None:
+        self._max_blocks = max_blocks
+        self._copies: dict[int, int] = {}
+        self._cleared = False
+        self._stored: set[int] = set()
+        self._removed: set[int] = set()
+        self.exact = True  # False once a count was ever guessed to be 1 where it may have been more
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def __contains__(self, block: object) -> bool:
+        return block in self._copies
+
+    def __repr__(self) -> str:
+        return f"<Ownership of {len(self._copies)} blocks>"
+
+    def copies(self, block: int) -> int:
+        """How many copies of ``block`` there are at least."""
+        return self._copies.get(block, 0)
+
+    def add(self, blocks: Iterable[int]) -> None:
+        """One more copy of each block."""
+        copies = self._copies
+        for block in blocks:
+            count = copies.get(block, 0)
+            copies[block] = count + 1
+            if not count:
+                self._note_stored(block)
+
+    def ensure(self, blocks: Iterable[int]) -> None:
+        """There is a copy of each block: set to at least 1."""
+        for block in blocks:
+            if block in self._copies:
+                self.exact = False
+            else:
+                self._copies[block] = 1
+                self._note_stored(block)
+
+    def credit(self, ancestors: Iterable[int], *, thorough: bool) -> None:
+        """These blocks, deepest first, are held since a block on top of them was stored just now.
+
+        Stops at the first that is owned already, as all before it are then. Not so once counts are guesses
+        (see :attr:`exact`): where a guess was too low the first of several copies that goes leaves a hole,
+        which ``thorough`` looks for up to the root.
+        """
+        for block in ancestors:
+            if block not in self._copies:
+                self._copies[block] = 1
+                self._note_stored(block)
+                self.exact = False
+            elif not thorough:
+                return
+
+    def remove(self, block: int) -> None:
+        """One copy less; nothing where none is owned."""
+        count = self._copies.get(block, 0)
+        if count > 1:
+            self._copies[block] = count - 1
+        elif count == 1:
+            del self._copies[block]
+            self._note_removed(block)
+
+    def clear(self) -> None:
+        """Nothing is held any more."""
+        self._copies.clear()
+        self._stored.clear()
+        self._removed.clear()
+        self._cleared = True
+        self.exact = True
+
+    def take_changes(self) -> Changes:
+        """What changed since the last call."""
+        self._keep_to_bound()
+        changes = Changes(self._cleared, self._stored, self._removed)
+        self._cleared, self._stored, self._removed = False, set(), set()
+        return changes
+
+    def _note_stored(self, block: int) -> None:
+        if block in self._removed:
+            self._removed.discard(block)
+        else:
+            self._stored.add(block)
+
+    def _note_removed(self, block: int) -> None:
+        if block in self._stored:
+            self._stored.discard(block)
+        else:
+            self._removed.add(block)
+
+    def _keep_to_bound(self) -> None:
+        if len(self._copies) <= self._max_blocks:
+            return
+        # A tenth more than needed: finding the oldest entries of a dict costs a walk over the deleted ones.
+        excess = len(self._copies) - self._max_blocks + self._max_blocks // 10
+        for block in list(islice(self._copies, excess)):
+            del self._copies[block]
+            self._note_removed(block)
+        self.exact = False

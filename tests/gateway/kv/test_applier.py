@@ -1,0 +1,204 @@
+"""Events to index entries: tiers, copies, announcements and what is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.fleet.replica_key import ReplicaKey
+from gateway.kv.applier import Applier
+from gateway.kv.events import AllBlocksCleared, BlockRemoved, BlockStored, EventBatch, KVEvent, decode
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.tiers import Tier, TierTokens
+from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
+from tests.gateway.kv import frames
+
+KEY = ReplicaKey("tiny", "a")
+SECRET = b"secret"
+
+
+def chain(tokens: list[int], block_size: int = 2, lora: str = "", salt: str = "") -> list[int]:
+    """What a prompt hashes to."""
+    return extend_chain(chain_root(SECRET, "tiny", lora, salt, block_size), pack_tokens(tokens), block_size)
+
+
+def store(hashes: list[int], tokens: list[int], parent: int | None = None, medium: str = "GPU") -> BlockStored:
+    """A store of blocks of two tokens."""
+    return BlockStored(hashes, parent, pack_tokens(tokens), 2, medium)
+
+
+class Replica:
+    """One replica's events on their way into an index."""
+
+    def __init__(self) -> None:
+        self.index = MemoryIndex()
+        self.index.begin(KEY, {})
+        self.block_sizes: list[tuple[Tier, int]] = []
+        self.applier = Applier(
+            KEY,
+            self.index,
+            secret=SECRET,
+            block_size_seen=lambda _, tier, size: self.block_sizes.append((tier, size)),
+            max_blocks_per_tier=1000,
+        )
+
+    def see(self, *events: KVEvent) -> dict[str, int]:
+        """One batch; what was dropped of it."""
+        return dict(self.applier.apply(EventBatch(0.0, events)))
+
+    def matched(self, tokens: list[int], block_size: int = 2) -> TierTokens:
+        """What the index answers for a prompt."""
+        return self.index.match_now({block_size: chain(tokens, block_size)}, [KEY])[KEY]
+
+
+@pytest.fixture
+def replica() -> Replica:
+    return Replica()
+
+
+def test_a_block_lives_until_its_last_copy_goes(replica: Replica) -> None:
+    """Stored twice on top of its parent, removed twice; the captured duplicates behave the same."""
+    replica.see(store([1], [1, 2]), store([2], [3, 4], parent=1), store([2], [3, 4], parent=1))
+
+    replica.see(BlockRemoved([2], "GPU"))
+    assert replica.matched([1, 2, 3, 4]).l0 == 4
+    replica.see(BlockRemoved([2], "GPU"))
+    assert replica.matched([1, 2, 3, 4]).l0 == 2
+
+
+def test_an_announcement_repeated_is_no_copy(replica: Replica) -> None:
+    """Any client can have blocks announced again: one removal ends them all the same."""
+    replica.see(store([1, 2], [1, 2, 3, 4]))
+    replica.see(store([1, 2], [1, 2, 3, 4]))
+
+    replica.see(BlockRemoved([2], "GPU"), BlockRemoved([1], "GPU"))
+
+    assert replica.matched([1, 2, 3, 4]).l0 == 0
+
+
+def test_a_store_credits_its_whole_ancestry_after_a_loss(replica: Replica) -> None:
+    """What a new block stands on is resident, though nobody announces it again."""
+    replica.see(store([1, 2, 3], [1, 2, 3, 4, 5, 6]))
+    replica.applier.lose()
+    assert replica.matched([1, 2, 3, 4, 5, 6]).l0 == 0
+
+    replica.see(store([4], [7, 8], parent=3))
+
+    assert replica.matched([1, 2, 3, 4, 5, 6, 7, 8]).l0 == 8
+    assert replica.applier.copies(Tier.L0, chain([1, 2])[0]) == 1
+
+
+def test_a_hot_prefix_survives_the_removal_of_its_copies(replica: Replica) -> None:
+    """Computed at once by several requests, the spare copies go one by one: the next store heals the hole."""
+    tokens = list(range(20))
+    replica.see(store(list(range(1, 11)), tokens), store(list(range(1, 11)), tokens))
+    replica.see(store([11, 12], [50, 51, 52, 53], parent=10))
+    replica.see(BlockRemoved([1], "GPU"))
+    assert replica.matched([*tokens, 50, 51]).l0 == 0
+
+    replica.see(store([13, 14], [60, 61, 62, 63], parent=10))
+
+    assert replica.matched([*tokens, 50, 51]).l0 == 22
+
+
+def test_clearing_is_about_the_gpu_and_in_order(replica: Replica) -> None:
+    """What the same batch stores after it stays, and so does host memory."""
+    replica.see(store([1], [1, 2]), store([1], [1, 2], medium="CPU"))
+
+    replica.see(store([2], [3, 4]), AllBlocksCleared(), store([3], [5, 6]))
+
+    assert replica.matched([1, 2]) == TierTokens(0, 2, None)
+    assert replica.matched([3, 4]).l0 == 0
+    assert replica.matched([5, 6]).l0 == 2
+
+
+@pytest.mark.parametrize(
+    ("medium", "tier"),
+    [(None, Tier.L0), ("GPU", Tier.L0), ("CPU", Tier.L1), ("cpu", Tier.L1), ("STORAGE", Tier.L2), ("FS", Tier.L2),
+     ("OBJ", Tier.L2), ("disk", Tier.L2)],
+)  # fmt: skip
+def test_every_medium_has_its_tier(replica: Replica, medium: str | None, tier: Tier) -> None:
+    """Old and new names; an eviction from one tier leaves the others."""
+    event = store([1], [1, 2])._replace(medium=medium)
+    assert replica.see(event) == {}
+    assert [replica.index.owned(KEY, each) for each in Tier] == [int(each is tier) for each in Tier]
+    assert replica.block_sizes == [(tier, 2)]
+
+    replica.see(BlockRemoved([1], medium))
+    assert replica.index.block_owners() == 0
+
+
+def test_captured_host_memory_events_fill_l1(replica: Replica) -> None:
+    """LMCache's chunks have hashes and a size of their own; only their tokens say what they are."""
+    batch = decode(frames.payload("12_lmcache_cpu_stored"))
+    stored = [event for event in batch.events if isinstance(event, BlockStored)]
+
+    assert dict(replica.applier.apply(batch)) == {}
+    tokens = [token for event in stored for token in memoryview(event.tokens).cast("I")]
+    assert replica.matched(tokens, 64) == TierTokens(0, 128, None)
+    assert replica.block_sizes == [(Tier.L1, 64)]
+
+    replica.see(BlockRemoved([event.hashes[0] for event in stored], "CPU"))
+    assert replica.matched(tokens, 64) == TierTokens(0, 0, None)
+
+
+def test_offloaded_placeholders_are_found_through_the_gpu(replica: Replica) -> None:
+    """Hashes without tokens count in host memory as far as the GPU's events named them."""
+    replica.see(store([1, 2], [1, 2, 3, 4]))
+
+    assert replica.see(BlockStored([1, 2, 77], None, b"", 0, "CPU"), BlockStored([78], None, b"", 0, "CPU")) == {
+        "placeholder": 1
+    }
+    assert replica.matched([1, 2, 3, 4]) == TierTokens(4, 4, None)
+    replica.see(BlockRemoved([1], "CPU"))
+    assert replica.matched([1, 2, 3, 4]) == TierTokens(4, 0, None)
+
+
+def test_what_is_left_out_is_counted_by_reason(replica: Replica) -> None:
+    """Nothing of it is credited, and the events around it are."""
+    dropped = replica.see(
+        store([1], [1, 2]),
+        store([2], [3, 4], parent=99),
+        store([3], [5, 6], medium="MOON"),
+        store([4], [5, 6], medium="CPU")._replace(locality="REMOTE"),
+        BlockRemoved([98], "GPU"),
+        BlockRemoved([1], "GPU", group=1),
+        store([5], [7, 8], parent=1),
+    )
+
+    assert dropped == {"orphan": 1, "unknown_medium": 1, "remote": 1, "unknown_block": 1, "other_group": 1}
+    assert replica.matched([1, 2, 7, 8]).l0 == 4
+    assert replica.index.block_owners() == 2
+
+
+def test_salts_and_loras_share_nothing(replica: Replica) -> None:
+    """The same tokens under a salt or a LoRA are other blocks."""
+    replica.see(
+        store([1], [1, 2])._replace(extra_keys=[["s"]]),
+        store([2], [1, 2])._replace(lora_name="ad", lora_id=1, extra_keys=[["ad"]]),
+    )
+
+    assert replica.matched([1, 2]).l0 == 0
+    for lora, salt in (("", "s"), ("ad", "")):
+        own = chain([1, 2], lora=lora, salt=salt)
+        assert replica.index.match_now({2: own}, [KEY])[KEY].l0 == 2
+
+
+def test_a_hybrid_models_removals_count_for_the_indexed_group(replica: Replica) -> None:
+    """Both groups use the same hashes; the sliding window's evictions change nothing."""
+    for name in ("15_hybrid_groups_0", "15_hybrid_groups_1"):
+        assert dict(replica.applier.apply(decode(frames.payload(name)))) == {"attention_kind": 1}
+    hash_ = 15987428697029190687
+    assert replica.index.owned(KEY, Tier.L0) == 9
+
+    assert replica.see(BlockRemoved([hash_], "GPU", group=0)) == {"other_group": 1}
+    assert replica.index.owned(KEY, Tier.L0) == 9
+    replica.see(BlockRemoved([hash_], "GPU", group=1))
+    assert replica.index.owned(KEY, Tier.L0) == 8
+
+
+def test_captured_evictions_come_before_the_store_they_made_room_for(replica: Replica) -> None:
+    """A whole captured batch of evictions and a store leaves exactly the stored blocks."""
+    dropped = dict(replica.applier.apply(decode(frames.payload("05_evict_then_stored"))))
+
+    assert set(dropped) == {"unknown_block"}
+    assert replica.index.owned(KEY, Tier.L0) > 0

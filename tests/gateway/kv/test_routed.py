@@ -1,0 +1,124 @@
+"""What is expected of prompts on their way, against a plain model."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.fleet.replica_key import ReplicaKey
+from gateway.kv.routed import Routed, RoutedEntry
+
+A, B = ReplicaKey("m", "a"), ReplicaKey("m", "b")
+CHAIN = [1, 2, 3, 4]
+
+
+def test_a_prompt_is_expected_while_in_flight_and_a_moment_after() -> None:
+    """From dispatch until the grace after the end is over, at that replica alone."""
+    routed = Routed()
+    assert routed.match({16: CHAIN}, [A, B], now=0) == {}
+
+    entry = routed.add(A, {16: CHAIN[:3]}, now=0)
+    assert routed.match({16: CHAIN}, [A, B], now=100) == {A: 48}
+
+    routed.end(entry, now=100, keep=False)
+    assert routed.match({16: CHAIN}, [A, B], now=100.9) == {A: 48}
+    assert routed.match({16: CHAIN}, [A, B], now=101) == {}
+
+
+def test_requests_are_counted() -> None:
+    """Two that share a prefix: the shared part stays until both are over, and the counts say so."""
+    routed = Routed()
+    first = routed.add(A, {16: [1, 2, 3]}, now=0)
+    second = routed.add(A, {16: [1, 2, 9]}, now=0)
+    assert (routed.sharing(A, 2), routed.sharing(A, 3), routed.sharing(B, 2)) == (2, 1, 0)
+    assert (routed.unique_blocks(A), routed.unique_blocks(B)) == (4, 0)
+
+    routed.end(first, now=0, keep=False)
+    routed.end(first, now=0, keep=False)
+
+    assert (routed.sharing(A, 2), routed.unique_blocks(A)) == (1, 3)
+    assert routed.match({16: CHAIN}, [A], now=2) == {A: 32}
+    routed.end(second, now=2, keep=False)
+    assert routed.unique_blocks(A) == 0
+
+
+def test_without_events_prompts_are_kept_up_to_the_capacity() -> None:
+    """The least recently used prompt goes first, from its end; nothing is for ever."""
+    routed = Routed(kept_s=100)
+    routed.set_capacity(A, 5)
+    for now, chain in enumerate([[1, 2, 3], [7, 8, 9]]):
+        routed.end(routed.add(A, {16: chain}, now=now), now=now, keep=True)
+
+    assert routed.match({16: [1, 2, 3]}, [A], now=2) == {A: 32}
+    assert routed.match({16: [7, 8, 9]}, [A], now=2) == {A: 48}
+    routed.set_capacity(A, 3)
+    assert routed.match({16: [1, 2, 3]}, [A], now=2) == {}
+    assert routed.match({16: [7, 8, 9]}, [A], now=101) == {}
+
+
+def test_each_replica_has_its_own_block_size() -> None:
+    """Given several chains the smallest blocks count; what is expected is asked in the same size."""
+    routed = Routed()
+    routed.add(A, {16: CHAIN, 64: [99]}, now=0)
+    routed.add(B, {64: [99]}, now=0)
+
+    assert routed.match({16: CHAIN[:2], 64: [99]}, [A, B], now=0) == {A: 32, B: 64}
+
+
+def test_a_prompt_without_blocks_is_no_trouble() -> None:
+    """Shorter than a block, or not known at all."""
+    routed = Routed()
+    nothing: list[dict[int, list[int]]] = [{16: []}, {}]
+    for chains in nothing:
+        routed.end(routed.add(A, chains, now=0), now=0, keep=True)
+
+    assert routed.match({16: CHAIN}, [A], now=0) == {}
+
+
+def test_a_dropped_replicas_entries_may_still_end() -> None:
+    """What was in flight when a replica went neither fails nor comes back."""
+    routed = Routed()
+    entry = routed.add(A, {16: CHAIN}, now=0)
+    routed.drop(A)
+    routed.drop(A)
+    routed.add(A, {16: [8]}, now=0)
+
+    routed.end(entry, now=0, keep=True)
+
+    assert routed.match({16: CHAIN}, [A], now=0) == {}
+    assert routed.unique_blocks(A) == 1
+
+
+_CHAIN = st.lists(st.integers(1, 2), max_size=5).map(
+    lambda steps: [int("".join(map(str, steps[: n + 1]))) for n in range(len(steps))]
+)
+_STEP = st.tuples(
+    st.sampled_from(["add", "add", "end", "wait"]), st.sampled_from([A, B]), _CHAIN, st.floats(0, 1), st.booleans()
+)
+
+
+@given(st.lists(_STEP, max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_it_answers_as_the_model_does(steps: list[tuple[str, ReplicaKey, list[int], float, bool]]) -> None:
+    """Random dispatches and ends: expected is what is in flight, and what ended not too long ago."""
+    routed = Routed(grace_s=1.0, kept_s=4.0)
+    now = 0.0
+    in_flight: list[tuple[RoutedEntry, ReplicaKey, list[int]]] = []
+    lingering: list[tuple[float, ReplicaKey, list[int]]] = []
+    for name, key, chain, share, keep in steps:
+        if name == "add":
+            in_flight.append((routed.add(key, {16: chain}, now=now), key, chain))
+        elif name == "wait":
+            now += 2 * share
+        elif in_flight:
+            entry, ended, blocks = in_flight.pop(int(share * (len(in_flight) - 1)))
+            routed.end(entry, now=now, keep=keep)
+            lingering.append((now + (4.0 if keep else 1.0), ended, blocks))
+        for replica in (A, B):
+            mine = [blocks for _, at, blocks in in_flight if at == replica]
+            expected = {block for blocks in mine for block in blocks}
+            assert routed.unique_blocks(replica) == len(expected)
+            assert routed.sharing(replica, 1) == sum(1 in blocks for blocks in mine)
+            expected |= {block for until, at, blocks in lingering if at == replica and until > now for block in blocks}
+            prefix = next((n for n, block in enumerate(chain) if block not in expected), len(chain))
+            assert routed.match({16: chain}, [replica], now=now).get(replica, 0) == prefix * 16
