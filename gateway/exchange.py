@@ -1,0 +1,38 @@
+"""Exchange: the record of one client request, from its first byte in to its last byte out.
+
+The proxy fills it and hands it once, at the end, to whoever observes. It holds no prompt text and no token ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gateway.usage import Usage
+
+if TYPE_CHECKING:
+    from gateway.decision import Decision
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Times are seconds of the same monotonic clock; 0.0 where that moment never came."""
+
+    route: str  # chat, completions, ...: from a fixed set
+    request_id: str
+    received_s: float  # head and body are in
+    prepared_s: float = 0.0  # tokenized, hashed, matched
+    decided_s: float = 0.0  # the last attempt's replica was chosen
+    first_byte_s: float = 0.0  # first body byte from the replica
+    ended_s: float = 0.0
+    model: str = ""  # as the client wrote it: bound it before it becomes a label
+    stream: bool = False
+    status: int = 0  # what the client was answered; 0: nothing
+    outcome: str = (
+        ""  # ok, client_error, busy, unavailable, server_error, unreachable, broken, timeout, client_gone, refused
+    )
+    error: str = ""  # the class of the gateway's own error, if it answered
+    attempts: int = 0
+    bytes_out: int = 0
+    usage: Usage | None = None
+    decision: Decision | None = None  # of the last attempt

@@ -1,0 +1,46 @@
+"""Prepared: a request, and what was known of its prompt when it came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.decision import Stages
+from gateway.fleet.replica_key import ReplicaKey
+from gateway.fleet.replica_pool import ServedModel
+from gateway.kv.tiers import TierTokens
+from gateway.prompt.blocks import matchable_blocks
+from gateway.prompt.encoded_prompt import EncodedPrompt
+from gateway.prompt.inference_request import InferenceRequest
+
+_BYTES_PER_TOKEN = 4  # of English text in most vocabularies
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Made once a request; every attempt chooses by it, so that a retry costs no second look-up."""
+
+    request: InferenceRequest
+    served: ServedModel
+    strategy: str
+    prompt: EncodedPrompt
+    chains: Mapping[int, Sequence[int]]  # own hashes of all full blocks, by block size in tokens
+    confirmed: Mapping[ReplicaKey, TierTokens]
+    stages: Stages
+
+    @property
+    def work_tokens(self) -> int:
+        """Prompt tokens to plan with: counted, or guessed from the body's size where they are unknown."""
+        return self.prompt.count or self.request.size // _BYTES_PER_TOKEN
+
+    @property
+    def matchable(self) -> Mapping[int, Sequence[int]]:
+        """The part of the chains that a cache can spare; nothing for a request that reads no cache."""
+        if not self.request.reads_cache:
+            return {}
+        return matchable_chains(self.chains, self.prompt.count)
+
+
+def matchable_chains(chains: Mapping[int, Sequence[int]], prompt_tokens: int) -> Mapping[int, Sequence[int]]:
+    """``chains`` without the block that holds the last token."""
+    return {size: chain[: matchable_blocks(prompt_tokens, size)] for size, chain in chains.items()}

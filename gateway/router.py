@@ -1,0 +1,196 @@
+"""Router: InferenceRequest -> Decision.
+
+``prepare`` learns what is known of a request's prompt, once: tokens, hashes, who holds them. ``attempt`` chooses among
+the replicas as they are at that moment and books the choice, in one synchronous step, as often as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gateway.attempt import Attempt
+from gateway.candidates import BlockSizes, Candidates, EventKnowledge, credited_work
+from gateway.decision import Decision, Stages
+from gateway.errors import BadRequest
+from gateway.fleet.inflight import InFlight
+from gateway.fleet.replica import Replica
+from gateway.fleet.replica_key import ReplicaKey
+from gateway.fleet.replica_pool import ReplicaPool, ServedModel
+from gateway.fleet.speeds import Speeds
+from gateway.fleet.utilisation import Utilisation
+from gateway.kv.index import PrefixIndex
+from gateway.kv.routed import Routed
+from gateway.kv.tiers import TierTokens
+from gateway.prepared import Prepared, matchable_chains
+from gateway.prompt.blocks import chain_root, extend_chain
+from gateway.prompt.encoded_prompt import EncodedPrompt
+from gateway.prompt.encoder import PromptEncoder
+from gateway.prompt.inference_request import InferenceRequest
+from router_strategies import Candidate, RouteRequest, Strategy
+from router_strategies._cost import Work, prefill_seconds
+
+_NOTHING = TierTokens()
+_NO_TOKENIZER = EncodedPrompt.unknown("no_tokenizer")
+
+
+class Router:
+    """Chooses. It does no HTTP, and keeps no state of its own but the fleet's utilisation."""
+
+    def __init__(
+        self,
+        *,
+        pool: ReplicaPool,
+        index: PrefixIndex,
+        routed: Routed,
+        events: EventKnowledge,
+        speeds: Speeds,
+        encoder: Callable[[str], PromptEncoder | None],
+        strategies: Mapping[str, Strategy],
+        strategy: str,
+        secret: bytes,
+        clock: Callable[[], float],
+    ) -> None:
+        """``encoder`` finds a base model's encoder. ``strategies`` are those a request may ask for by name."""
+        self._pool = pool
+        self._index = index
+        self._routed = routed
+        self._events = events
+        self._speeds = speeds
+        self._encoder = encoder
+        self._strategies = strategies
+        self._secret = secret
+        self._clock = clock
+        self._block_sizes = BlockSizes(events)
+        self._candidates = Candidates(routed, events, self._block_sizes, speeds)
+        self._utilisation = Utilisation()
+        self.strategy = strategy
+
+    async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> Prepared:
+        """Tokenize, hash and look up. Raises ``ModelNotFound``, ``NoReplica`` or ``BadRequest``."""
+        began_s = self._clock()
+        served = self._pool.resolve(request.model)
+        prompt = await self._encode(request, served)
+        encoded_s = self._clock()
+        replicas = [replica for replica in self._pool.replicas if replica.key.namespace == served.namespace]
+        chains = self._chains(request, served, prompt, replicas)
+        hashed_s = self._clock()
+        confirmed = await self._confirmed(request, prompt, chains, replicas)
+        stages = Stages(encoded_s - began_s, hashed_s - encoded_s, self._clock() - hashed_s)
+        return Prepared(request, served, self._allowed(strategy), prompt, chains, confirmed, stages)
+
+    def attempt(self, prepared: Prepared, tried: frozenset[str] = frozenset()) -> Attempt:
+        """Choose a replica outside the server ids ``tried`` and book the request there. Raises ``NoReplica``."""
+        now = self._clock()
+        replica, chosen, reason, among = self._choose(prepared, tried, now)
+        decision = self._decision(prepared, replica, chosen, reason, among)
+        self._utilisation.dispatched(chosen.prefill_s, now)
+        block_size = self._block_sizes.l0(replica)
+        chain = prepared.chains.get(block_size)
+        return Attempt(
+            decision,
+            replica,
+            InFlight(
+                promised_s=chosen.prefill_s,
+                unscaled_s=self._unscaled_s(decision, chosen),
+                uncached_tokens=decision.uncached_tokens,
+                kv_blocks=1 + self._speeds.output_tokens / block_size,
+                streamed=prepared.request.stream,
+                dispatched_s=now,
+            ),
+            self._routed.add(replica.key, {block_size: chain} if chain else {}, now=now),
+            routed=self._routed,
+            speeds=self._speeds,
+            keep_routed=self._events.stats(replica.key) is None,
+            clock=self._clock,
+        )
+
+    def decide(self, prepared: Prepared) -> Decision:
+        """What would be chosen now, without booking it. Raises ``NoReplica``."""
+        return self._decision(prepared, *self._choose(prepared, frozenset(), self._clock()))
+
+    # What is known of the prompt
+
+    def _allowed(self, strategy: str | None) -> str:
+        if strategy is None:
+            return self.strategy
+        if strategy not in self._strategies:
+            raise BadRequest(f"No strategy is named {strategy!r}; there are {', '.join(self._strategies)}.")
+        return strategy
+
+    async def _encode(self, request: InferenceRequest, served: ServedModel) -> EncodedPrompt:
+        if request.route == "other":
+            return EncodedPrompt.unknown(request.unrendered)
+        encoder = self._encoder(served.namespace)
+        return _NO_TOKENIZER if encoder is None else await encoder.encode(request)
+
+    def _chains(
+        self,
+        request: InferenceRequest,
+        served: ServedModel,
+        prompt: EncodedPrompt,
+        replicas: Sequence[Replica],
+    ) -> dict[int, Sequence[int]]:
+        if not prompt.count:
+            return {}
+        chains: dict[int, Sequence[int]] = {}
+        for size in {size for replica in replicas for size in self._block_sizes.all(replica)}:
+            root = chain_root(self._secret, served.namespace, served.lora, request.cache_salt, size)
+            chains[size] = extend_chain(root, prompt.tokens, size)
+        return chains
+
+    async def _confirmed(
+        self,
+        request: InferenceRequest,
+        prompt: EncodedPrompt,
+        chains: Mapping[int, Sequence[int]],
+        replicas: Sequence[Replica],
+    ) -> Mapping[ReplicaKey, TierTokens]:
+        if not chains or not request.reads_cache:
+            return {}
+        keys = [replica.key for replica in replicas]
+        return await self._index.match(matchable_chains(chains, prompt.count), keys)
+
+    # The choice
+
+    def _choose(self, prepared: Prepared, tried: frozenset[str], now: float) -> tuple[Replica, Candidate, str, int]:
+        replicas = self._pool.routable(prepared.served.name, tried, now)
+        candidates = self._candidates.build(prepared, replicas, now)
+        request = RouteRequest(
+            prompt_tokens=prepared.prompt.count,
+            session=prepared.request.session,
+            now=now,
+            utilisation=self._utilisation.per_replica(len(replicas), now),
+            model=prepared.served.namespace,
+            tried=tried,
+        )
+        choice = self._strategies[prepared.strategy].select(request, candidates)
+        replica = replicas[candidates.index(choice.candidate)]
+        return replica, choice.candidate, choice.reason, len(replicas)
+
+    def _decision(self, prepared: Prepared, replica: Replica, chosen: Candidate, reason: str, among: int) -> Decision:
+        prompt_tokens = prepared.prompt.count
+        cold_s = prefill_seconds(Work(prepared.work_tokens, 0), self._speeds.rates, chosen.speed)
+        return Decision(
+            replica_id=replica.id,
+            namespace=prepared.served.namespace,
+            strategy=prepared.strategy,
+            reason=reason,
+            prompt_reason=prepared.prompt.reason,
+            prompt_tokens=prompt_tokens,
+            confirmed=prepared.confirmed.get(replica.key, _NOTHING),
+            expected_tokens=chosen.expected_tokens,
+            uncached_tokens=max(0, prepared.work_tokens - chosen.expected_tokens),
+            prefill_s=chosen.prefill_s,
+            avoided_s=max(0.0, cold_s - chosen.prefill_s),
+            incomparable=prepared.request.incomparable,
+            candidates=among,
+            stages=prepared.stages,
+        )
+
+    def _unscaled_s(self, decision: Decision, chosen: Candidate) -> float:
+        """x without trust and calibration: what the time really taken is compared with. 0: nothing to compare."""
+        if not decision.prompt_tokens:
+            return 0.0
+        work = credited_work(decision.prompt_tokens, decision.confirmed.split(), decision.expected_tokens)
+        rates = self._speeds.rates
+        return prefill_seconds(work, rates, chosen.speed) / rates.calibration

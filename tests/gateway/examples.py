@@ -1,0 +1,108 @@
+"""Small real objects that several tests of the router's level start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gateway.decision import Decision, Stages
+from gateway.fleet.model_card import parse_models
+from gateway.fleet.replica_key import ReplicaKey
+from gateway.fleet.replica_pool import ReplicaPool
+from gateway.fleet.server_spec import parse_servers
+from gateway.fleet.speeds import Speeds
+from gateway.kv.feed_stats import FeedStats
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.routed import Routed
+from gateway.kv.tiers import Tier, TierTokens
+from gateway.kv.trust import FeedState
+from gateway.prompt.encoded_prompt import EncodedPrompt
+from gateway.prompt.encoder import AbsentEncoder
+from gateway.router import Router
+from router_strategies import Strategy, available, load
+
+SECRET = b"secret"
+MODEL = "tiny"
+
+
+def a_pool(servers: str = "a=http://a:1,b=http://b:1") -> ReplicaPool:
+    """A healthy fleet that serves :data:`MODEL`, known without a network."""
+    pool = ReplicaPool()
+    pool.reconcile(parse_servers(servers))
+    for server in pool.servers:
+        pool.identify(server, parse_models({"data": [{"id": MODEL}, {"id": "ad1", "parent": MODEL}]}), {})
+        server.probe_answered()
+    return pool
+
+
+class Events:
+    """Knowledge of the replicas in ``sizes``, in one state; of others none."""
+
+    def __init__(
+        self, sizes: Mapping[str, Mapping[Tier, int]] | None = None, state: FeedState = FeedState.FRESH
+    ) -> None:
+        self._stats = {id_: FeedStats(state=state, block_sizes=dict(of)) for id_, of in (sizes or {}).items()}
+
+    def stats(self, key: ReplicaKey) -> FeedStats | None:
+        return self._stats.get(key.server_id)
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def a_router(
+    pool: ReplicaPool,
+    *,
+    clock: Clock | None = None,
+    index: MemoryIndex | None = None,
+    events: Events | None = None,
+    speeds: Speeds | None = None,
+    routed: Routed | None = None,
+    strategy: str = "kv_aware",
+) -> Router:
+    """A router over ``pool`` for prompts that are token ids already."""
+    strategies: dict[str, Strategy] = {name: load(name) for name in available()}
+    return Router(
+        pool=pool,
+        index=index or MemoryIndex(),
+        routed=routed or Routed(),
+        events=events or Events(),
+        speeds=speeds or Speeds(),
+        encoder=lambda _: AbsentEncoder("no_tokenizer"),
+        strategies=strategies,
+        strategy=strategy,
+        secret=SECRET,
+        clock=clock or Clock(),
+    )
+
+
+def a_decision(**changes: object) -> Decision:
+    """A decision with something in every field."""
+    fields: dict[str, object] = {
+        "replica_id": "a",
+        "namespace": MODEL,
+        "strategy": "kv_aware",
+        "reason": "prefix",
+        "prompt_reason": "",
+        "prompt_tokens": 1925,
+        "confirmed": TierTokens(640),
+        "expected_tokens": 640,
+        "uncached_tokens": 1285,
+        "prefill_s": 0.2,
+        "avoided_s": 0.1,
+        "incomparable": "",
+        "candidates": 2,
+        "stages": Stages(0.001, 0.0002, 0.00005),
+    }
+    return Decision(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def tokens(ids: Sequence[int]) -> EncodedPrompt:
+    """A prompt of these ids."""
+    return EncodedPrompt.of(b"".join(i.to_bytes(4, "little") for i in ids))

@@ -1,0 +1,36 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway import __version__
+from gateway.cli import main
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """``prefixway --version``."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"prefixway {__version__}\n"
+
+
+def test_no_command_is_an_error_with_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """argparse's own exit status 2, and what there is."""
+    with pytest.raises(SystemExit) as ended:
+        main([])
+
+    assert ended.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command with a line of its own."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+
+    assert "serve" in text
+    assert "demo" in text

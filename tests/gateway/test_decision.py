@@ -1,0 +1,56 @@
+"""A decision's views: headers and log fields say the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.kv.tiers import TierTokens
+from tests.gateway.examples import a_decision
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "matched"),
+    [
+        (TierTokens(), "prompt=1925"),
+        (TierTokens(0), "prompt=1925,l0=0"),
+        (TierTokens(640), "prompt=1925,l0=640"),
+        (TierTokens(640, 512), "prompt=1925,l0=640,l1=0"),
+        (TierTokens(640, 512, 1664), "prompt=1925,l0=640,l1=0,l2=1024"),
+        (TierTokens(None, 512), "prompt=1925,l1=512"),
+    ],
+)
+def test_matched_tokens_are_disjoint_and_unknown_tiers_left_out(confirmed: TierTokens, matched: str) -> None:
+    """Their sum is what the replica spares; nobody made up a 0."""
+    assert a_decision(confirmed=confirmed).matched == matched
+
+
+def test_the_receipt() -> None:
+    """Four headers, as documented."""
+    assert dict(a_decision(prompt_reason="remote_tokenize").headers()) == {
+        b"x-prefixway-replica": b"a",
+        b"x-prefixway-strategy": b"kv_aware",
+        b"x-prefixway-reason": b"prefix, remote_tokenize",
+        b"x-prefixway-matched": b"prompt=1925,l0=640",
+    }
+
+
+def test_an_unknown_prompt_matches_nothing_that_could_be_told() -> None:
+    """No tokens: no matched header."""
+    receipt = dict(a_decision(prompt_tokens=0, prompt_reason="image").headers())
+
+    assert b"x-prefixway-matched" not in receipt
+    assert receipt[b"x-prefixway-reason"] == b"prefix, image"
+
+
+def test_an_odd_id_cannot_break_a_header() -> None:
+    """Ids come from configuration; what no header can carry is replaced."""
+    assert dict(a_decision(replica_id="größe-世").headers())[b"x-prefixway-replica"] == "größe-?".encode("latin-1")
+
+
+def test_log_fields_have_no_content() -> None:
+    """Numbers and fixed words."""
+    fields = a_decision().log_fields()
+
+    assert fields["replica"] == "a"
+    assert fields["matched"] == "prompt=1925,l0=640"
+    assert fields["prefill_ms"] == 200.0

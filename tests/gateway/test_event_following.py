@@ -1,0 +1,71 @@
+"""Whoever joins the pool with events is followed; what that is worth is told; who leaves is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import time
+
+from gateway.event_following import EventFollowing
+from gateway.fleet.event_source import EventSource
+from gateway.fleet.replica_pool import ReplicaPool
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.routed import Routed
+from gateway.kv.tiers import Tier
+from loadtest.replica.block_cache import BlockCache
+from loadtest.replica.publisher import EventPublisher
+from tests.fakes.waiting import eventually
+from tests.gateway.examples import a_pool
+
+
+@asynccontextmanager
+async def _following(pool: ReplicaPool, index: MemoryIndex, routed: Routed) -> AsyncIterator[EventFollowing]:
+    events = EventFollowing(pool, index, routed, secret=b"s", wall_clock=time)
+    pool.listen(events)
+    task = asyncio.ensure_future(events.run())
+    try:
+        yield events
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_followed_replica_is_fresh_and_its_blocks_are_known() -> None:
+    """Blocks arrive in the index, with their size; the state is fresh and the trust full."""
+    pool, index = a_pool("a=http://a:1"), MemoryIndex()
+    server = pool.server("a")
+    assert server is not None
+    async with (
+        EventPublisher(replay_endpoint="tcp://127.0.0.1:0") as publisher,
+        _following(pool, index, Routed()) as events,
+    ):
+        pool.identify(server, server.cards, {0: EventSource(publisher.endpoint, publisher.replay_endpoint)})
+        (replica,) = server.replicas
+        cache = BlockCache(100, 32)
+        cache.serve(list(range(100)))
+        publisher.publish(cache.take_events())
+        await eventually(lambda: index.owned(replica.key, Tier.L0) == 3)
+
+        stats = events.stats(replica.key)
+        assert stats is not None
+        assert (stats.state.trust, stats.block_sizes) == (1.0, {Tier.L0: 32})
+        pool.reconcile([])
+        assert events.stats(replica.key) is None
+        assert index.owned(replica.key, Tier.L0) == 0
+
+
+async def test_a_replica_without_events_is_trusted_and_its_restart_forgets_what_was_sent() -> None:
+    """A new process start time is all that can be seen of it."""
+    pool, routed = a_pool("a=http://a:1"), Routed()
+    (replica,) = pool.replicas
+    async with _following(pool, MemoryIndex(), routed) as events:
+        old = replica.key
+        routed.end(routed.add(old, {16: [1, 2]}, now=0.0), now=0.0, keep=True)
+        assert routed.match({16: [1, 2]}, [old], now=1.0) == {old: 32}
+        pool.process_started(replica.server, 100.0)
+        pool.process_started(replica.server, 200.0)
+
+        assert events.stats(old) is None
+        assert replica.key == old._replace(incarnation=1)
+        assert routed.match({16: [1, 2]}, [old, replica.key], now=1.0) == {}

@@ -1,0 +1,42 @@
+"""What a cache can spare of a prompt."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.prepared import matchable_chains
+from gateway.prompt.inference_request import InferenceRequest
+from tests.gateway.examples import MODEL, a_pool, a_router
+
+
+@pytest.mark.parametrize(("count", "blocks"), [(15, 0), (16, 0), (17, 1), (32, 1), (33, 2)])
+def test_never_the_block_of_the_last_token(count: int, blocks: int) -> None:
+    """floor((n-1)/16) blocks."""
+    chain = list(range(count // 16))
+
+    assert len(matchable_chains({16: chain}, count)[16]) == blocks
+
+
+async def test_work_is_guessed_from_the_size_where_tokens_are_unknown() -> None:
+    """Four bytes a token."""
+    router = a_router(a_pool())
+    body = json.dumps({"model": MODEL, "prompt": "x" * 4000}).encode()
+    unknown = await router.prepare(InferenceRequest.parse("completions", body))
+    known = await router.prepare(
+        InferenceRequest.parse("completions", json.dumps({"model": MODEL, "prompt": [1] * 100}).encode())
+    )
+
+    assert unknown.work_tokens == len(body) // 4
+    assert known.work_tokens == 100
+
+
+async def test_a_request_that_reads_no_cache_matches_nothing() -> None:
+    """Its chain is booked where it goes, and looked up nowhere."""
+    router = a_router(a_pool())
+    body = json.dumps({"model": MODEL, "prompt": [1] * 100, "prompt_logprobs": 1}).encode()
+    prepared = await router.prepare(InferenceRequest.parse("completions", body))
+
+    assert prepared.matchable == {}
+    assert len(prepared.chains[16]) == 6

@@ -1,0 +1,205 @@
+"""The router: what is known of a prompt, who is chosen, and what is booked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.errors import BadRequest, ModelNotFound, NoReplica
+from gateway.fleet.inflight import PrefillSample
+from gateway.fleet.outcome import Outcome
+from gateway.fleet.speeds import Speeds
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.tiers import Tier, TierTokens
+from gateway.kv.trust import FeedState
+from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
+from gateway.prompt.inference_request import InferenceRequest
+from tests.gateway.examples import MODEL, SECRET, Clock, Events, a_pool, a_router
+
+PROMPT = list(range(1000))
+
+
+def _request(prompt: list[int] = PROMPT, **fields: Any) -> InferenceRequest:
+    body = {"model": MODEL, "prompt": prompt, "stream": True, **fields}
+    return InferenceRequest.parse("completions", json.dumps(body).encode())
+
+
+def _chain(size: int, *, lora: str = "", salt: str = "", prompt: list[int] = PROMPT) -> list[int]:
+    return extend_chain(chain_root(SECRET, MODEL, lora, salt, size), pack_tokens(prompt), size)
+
+
+def _index(pool: Any, held: dict[str, list[int]], tier: Tier = Tier.L0) -> MemoryIndex:
+    index = MemoryIndex()
+    for replica in pool.replicas:
+        index.begin(replica.key, {tier: held[replica.id]} if replica.id in held else {})
+    return index
+
+
+async def test_the_holder_is_chosen_and_its_tokens_are_told() -> None:
+    """b holds 40 blocks of 16: 640 tokens, and the decision says so."""
+    pool = a_pool()
+    router = a_router(pool, index=_index(pool, {"b": _chain(16)[:40]}))
+
+    decision = router.attempt(await router.prepare(_request())).decision
+
+    assert (decision.replica_id, decision.reason) == ("b", "prefix")
+    assert decision.confirmed == TierTokens(640)
+    assert decision.matched == "prompt=1000,l0=640"
+    assert decision.uncached_tokens == 360
+
+
+async def test_the_block_of_the_last_token_is_never_promised() -> None:
+    """A prompt of exactly 62 held blocks: vLLM computes the last one again, so 61 count."""
+    pool = a_pool()
+    prompt = PROMPT[: 62 * 16]
+    router = a_router(pool, index=_index(pool, {"b": _chain(16, prompt=prompt)}))
+
+    decision = router.decide(await router.prepare(_request(prompt)))
+
+    assert decision.confirmed.l0 == 61 * 16
+
+
+async def test_block_sizes_differ_by_replica() -> None:
+    """One has blocks of 32, one of 16: each is matched in its own."""
+    pool = a_pool()
+    index = MemoryIndex()
+    keys = {replica.id: replica.key for replica in pool.replicas}
+    index.begin(keys["a"], {Tier.L0: _chain(32)[:10]})
+    index.begin(keys["b"], {Tier.L0: _chain(16)[:10]})
+    router = a_router(pool, index=index, events=Events({"a": {Tier.L0: 32}, "b": {Tier.L0: 16}}))
+
+    decision = router.decide(await router.prepare(_request()))
+
+    assert (decision.replica_id, decision.confirmed.l0) == ("a", 320)
+
+
+@pytest.mark.parametrize("fields", [{"model": "ad1"}, {"cache_salt": "s"}])
+async def test_adapters_and_salts_are_other_blocks(fields: dict[str, Any]) -> None:
+    """What is held for the base model without salt is worth nothing to them."""
+    pool = a_pool()
+    router = a_router(pool, index=_index(pool, {"b": _chain(16)}))
+
+    assert router.decide(await router.prepare(_request(**fields))).confirmed.usable == 0
+
+
+async def test_a_request_that_reads_no_cache_gets_no_credit() -> None:
+    """prompt_logprobs makes vLLM compute everything."""
+    pool = a_pool()
+    router = a_router(pool, index=_index(pool, {"b": _chain(16)}))
+
+    decision = router.decide(await router.prepare(_request(prompt_logprobs=1)))
+
+    assert (decision.confirmed.usable, decision.expected_tokens) == (0, 0)
+
+
+async def test_host_memory_counts_beyond_the_gpu() -> None:
+    """256 tokens in blocks of 64 in L1 alone are 256 usable tokens of L1."""
+    pool = a_pool()
+    index = _index(pool, {"b": _chain(64)[:4]}, Tier.L1)
+    router = a_router(pool, index=index, events=Events({"b": {Tier.L0: 16, Tier.L1: 64}}))
+
+    decision = router.decide(await router.prepare(_request()))
+
+    assert (decision.replica_id, decision.matched) == ("b", "prompt=1000,l0=0,l1=256")
+
+
+async def test_blind_events_earn_no_credit_in_the_cost() -> None:
+    """A replica that is not believed is chosen no more often than another, though its match is told."""
+    pool = a_pool()
+    index = _index(pool, {"b": _chain(16)})
+    router = a_router(pool, index=index, events=Events({"a": {}, "b": {}}, FeedState.BLIND))
+    prepared = await router.prepare(_request())
+
+    assert {router.decide(prepared).replica_id for _ in range(50)} == {"a", "b"}
+
+
+async def test_what_is_on_its_way_is_expected_there() -> None:
+    """The second of two equal prompts follows the first before any event."""
+    pool = a_pool()
+    router = a_router(pool)
+    first = router.attempt(await router.prepare(_request()))
+    second = router.attempt(await router.prepare(_request()))
+
+    assert second.decision.replica_id == first.decision.replica_id
+    assert (second.decision.expected_tokens, second.decision.confirmed.usable) == (992, 0)
+
+
+async def test_a_retry_avoids_whom_it_tried_and_sees_fresh_loads() -> None:
+    """Same look-up, another replica; with everyone tried, the reason."""
+    pool = a_pool()
+    router = a_router(pool, index=_index(pool, {"b": _chain(16)}))
+    prepared = await router.prepare(_request())
+    first = router.attempt(prepared)
+    first.end(Outcome.UNREACHABLE)
+    second = router.attempt(prepared, frozenset({first.server_id}))
+
+    assert (first.server_id, second.server_id) == ("b", "a")
+    with pytest.raises(NoReplica):
+        router.attempt(prepared, frozenset({"a", "b"}))
+
+
+async def test_every_ending_clears_the_books() -> None:
+    """Whatever the outcome and however often it is told, nothing stays in flight or promised."""
+    clock, pool = Clock(), a_pool("a=http://a:1")
+    router = a_router(pool, clock=clock)
+    (replica,) = pool.replicas
+    for outcome in Outcome:
+        attempt = router.attempt(await router.prepare(_request()))
+        assert replica.workload.inflight == 1
+        assert replica.workload.promised_s(clock.now) > 0
+        attempt.end(outcome)
+        attempt.end(Outcome.OK)
+        assert replica.workload.inflight == 0
+        assert replica.workload.promised_s(clock.now) == 0
+
+
+async def test_speeds_are_learned_from_first_bytes_and_ends() -> None:
+    """A streamed prefill twice as long as predicted moves the calibration; its decoding moves the mean."""
+    clock, pool, speeds = Clock(), a_pool("a=http://a:1"), Speeds(prior_s=0.001)
+    router = a_router(pool, clock=clock, speeds=speeds)
+    attempt = router.attempt(await router.prepare(_request()))
+    predicted_s = attempt.decision.prefill_s
+    clock.now += 2 * predicted_s
+    attempt.first_byte()
+    clock.now += 50.0
+    attempt.end(Outcome.OK)
+
+    assert speeds.samples == 1
+    assert speeds.rates.calibration == pytest.approx(2.0, rel=0.05)
+    assert speeds.decode_s == pytest.approx(5.0 + 0.02 * 45)
+    assert PrefillSample(0, 0) == PrefillSample(0, 0)
+
+
+async def test_replicas_without_events_keep_what_they_were_sent() -> None:
+    """Minutes after its end a prompt is still expected where it was answered; one that failed is not."""
+    clock, pool = Clock(), a_pool()
+    router = a_router(pool, clock=clock)
+    attempt = router.attempt(await router.prepare(_request()))
+    attempt.end(Outcome.OK)
+    clock.now += 300
+    follow_up = router.decide(await router.prepare(_request()))
+
+    assert (follow_up.replica_id, follow_up.expected_tokens) == (attempt.decision.replica_id, 992)
+
+
+async def test_names_and_fleets_that_do_not_fit() -> None:
+    """Unknown model, unknown strategy."""
+    router = a_router(a_pool())
+
+    with pytest.raises(ModelNotFound):
+        await router.prepare(_request(model="nope"))
+    with pytest.raises(BadRequest, match="No strategy is named 'x'"):
+        await router.prepare(_request(), strategy="x")
+    assert (await router.prepare(_request(), strategy="round_robin")).strategy == "round_robin"
+
+
+async def test_an_unknown_prompt_is_routed_by_load_and_its_size() -> None:
+    """Text without a tokenizer: no tokens, a reason, and a promise by the body's size."""
+    router = a_router(a_pool())
+    body = json.dumps({"model": MODEL, "prompt": "word " * 4000}).encode()
+    decision = router.decide(await router.prepare(InferenceRequest.parse("completions", body)))
+
+    assert (decision.prompt_tokens, decision.prompt_reason) == (0, "no_tokenizer")
+    assert decision.uncached_tokens == len(body) // 4
