@@ -1,0 +1,43 @@
+"""What the edge needs of the router: a place to send a request to, and somebody to tell how it went.
+
+Only shapes, so that the edge can be driven by any router that has them. ``gateway.router.Router`` is the one.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from gateway.decision import Decision
+from gateway.fleet.origin import Origin
+from gateway.fleet.outcome import Outcome
+from gateway.prompt.inference_request import InferenceRequest
+from gateway.usage import Usage
+
+PreparedT = TypeVar("PreparedT")
+
+
+class Attempt(Protocol):
+    """One try at one replica, already booked. ``end`` is called whatever happens; its first call counts."""
+
+    decision: Decision
+
+    @property
+    def server_id(self) -> str: ...
+
+    @property
+    def origin(self) -> Origin: ...
+
+    @property
+    def pinned_rank(self) -> int | None: ...
+
+    def first_byte(self) -> None: ...
+
+    def end(self, outcome: Outcome, *, retry_after_s: float | None = None, usage: Usage | None = None) -> None: ...
+
+
+class Routing(Protocol[PreparedT]):
+    """Learns what is known of a request once, then chooses as often as it takes."""
+
+    async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> PreparedT: ...
+
+    def attempt(self, prepared: PreparedT, tried: frozenset[str]) -> Attempt: ...

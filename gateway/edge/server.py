@@ -1,0 +1,67 @@
+"""EdgeServer: the public listening socket and the uvicorn server on it, inside somebody else's event loop.
+
+It knows how to start, to drain and to stop; when to do so is its owner's business. It installs no signal
+handlers.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import uvicorn
+from uvicorn._types import ASGI3Application
+
+from gateway.asgi_server import BACKLOG, SignalFreeServer, listen_socket
+from gateway.edge.client_protocol import ClientProtocol
+from gateway.edge.edge_app import EdgeApp
+from gateway.edge.routing import PreparedT
+
+KEEP_ALIVE_S = 75  # above the idle time of clients and of load balancers (60 s), so that they close first
+
+
+class EdgeServer:
+    """``port`` 0 lets the system choose; :attr:`port` says what it chose, before :meth:`run`."""
+
+    def __init__(self, app: EdgeApp[PreparedT], *, host: str, port: int, drain_timeout_s: float = 600.0) -> None:
+        self._socket = listen_socket(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            cast("ASGI3Application", app),
+            http=ClientProtocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=round(drain_timeout_s),
+            backlog=BACKLOG,
+        )
+        self._server = SignalFreeServer(config)
+
+    @property
+    def started(self) -> bool:
+        return self._server.started
+
+    @property
+    def connections(self) -> int:
+        """Client connections that are open."""
+        return len(self._server.server_state.connections)
+
+    def drain(self) -> None:
+        """Take no more connections and let what runs finish; then :meth:`run` returns."""
+        self._server.should_exit = True
+
+    async def run(self) -> None:
+        """Serve until :meth:`drain` is through, or until cancelled, which breaks off what runs."""
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Break off everything, at once."""
+        self._server.abandon()
+        self._socket.close()

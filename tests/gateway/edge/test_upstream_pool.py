@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from gateway.edge.upstream_connection import UpstreamError
+from gateway.edge.upstream_pool import UpstreamPool
+from gateway.fleet.origin import Origin
+from gateway.fleet.outcome import Outcome
+from tests.fakes.scripted_server import ScriptedServer, Wire, answer, closed_port, plays
+from tests.fakes.waiting import eventually
+from tests.gateway.edge.test_upstream_connection import REQUEST, Recorder, ask
+
+TLS = Path(__file__).parents[2] / "data" / "tls"
+
+
+async def test_the_connection_used_last_is_taken_first() -> None:
+    """So that those beyond what the load needs grow old and go."""
+    pool = UpstreamPool()
+    async with ScriptedServer(plays(answer(b"hi"))) as server:
+        connections = [await pool.connect(server.origin) for _ in range(3)]
+        for connection in connections:
+            connection.send(REQUEST, b"{}", Recorder())
+            await eventually(lambda: pool.busy == 0)
+        assert [pool.take_idle(server.origin) for _ in range(4)] == [*reversed(connections), None]
+        pool.close()
+
+
+async def test_connections_are_kept_per_origin() -> None:
+    """A connection to one server never carries another's request."""
+    pool = UpstreamPool()
+    async with ScriptedServer(plays(answer(b"a"))) as one, ScriptedServer(plays(answer(b"b"))) as two:
+        assert (await ask(pool, one.origin)).data == b"a"
+        assert pool.take_idle(two.origin) is None
+        assert (await ask(pool, two.origin)).data == b"b"
+        pool.close()
+
+
+async def test_idle_connections_are_dropped_before_the_server_drops_them() -> None:
+    """The pool closes them by itself, and never hands out one that is too old."""
+    pool = UpstreamPool(idle_timeout_s=0.05)
+    async with ScriptedServer(plays(answer(b"hi"))) as server:
+        await ask(pool, server.origin)
+        await eventually(lambda: pool.idle == 0)
+        assert pool.take_idle(server.origin) is None
+
+
+async def test_a_connection_the_server_closed_is_not_handed_out() -> None:
+    """It is noticed when it happens."""
+    pool = UpstreamPool()
+    async with ScriptedServer(plays(answer(b"hi"))) as server:
+        await ask(pool, server.origin)
+        server.wires[0].close()
+        await eventually(lambda: pool.idle == 0)
+        assert pool.take_idle(server.origin) is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid", "a" * 70, "..", "::1"])
+async def test_what_cannot_be_reached_is_unreachable(host: str) -> None:
+    """Refused, unknown and impossible names are the same to a caller."""
+    pool = UpstreamPool()
+    with pytest.raises(UpstreamError) as error:
+        await pool.connect(Origin(False, host, closed_port()))
+    assert error.value.outcome is Outcome.UNREACHABLE
+    assert repr(pool) == "<UpstreamPool 0 busy, 0 idle>"
+
+
+async def test_connecting_has_a_time_limit() -> None:
+    """A server whose backlog is full does not hold a request."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        pool = UpstreamPool(connect_timeout_s=0.05)
+        origin = Origin(False, "127.0.0.1", port)
+        outcomes = await asyncio.gather(*(pool.connect(origin) for _ in range(5)), return_exceptions=True)
+        errors = [each for each in outcomes if isinstance(each, UpstreamError)]
+        assert errors
+        assert {error.outcome for error in errors} == {Outcome.UNREACHABLE}
+        pool.close()
+
+
+async def test_an_https_origin_is_spoken_to_in_tls() -> None:
+    """Requests and answers are the same as without."""
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
+    pool = UpstreamPool(tls=ssl.create_default_context(cafile=str(TLS / "certificate.pem")))
+    async with ScriptedServer(plays(answer(b"hi")), tls=serving) as server:
+        for _ in range(2):
+            assert (await ask(pool, server.origin)).data == b"hi"
+        assert server.connections == 1
+        pool.close()
+
+
+async def test_a_certificate_that_cannot_be_verified_is_refused() -> None:
+    """Nothing is sent to who cannot prove who it is."""
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
+    pool = UpstreamPool()
+    async with ScriptedServer(plays(answer(b"hi")), tls=serving) as server:
+        with pytest.raises(UpstreamError) as error:
+            await pool.connect(server.origin)
+        assert error.value.outcome is Outcome.UNREACHABLE
+        assert not server.requests
+
+
+async def test_a_silent_server_is_given_up() -> None:
+    """It owes an answer and sends nothing."""
+    pool = UpstreamPool(silence_timeout_s=0.5)
+
+    async def script(wire: Wire) -> None:
+        await wire.until_gone()
+
+    async with ScriptedServer(script) as server:
+        got = await ask(pool, server.origin)
+        assert got.error is not None
+        assert (got.error.outcome, got.error.resendable) == (Outcome.TIMEOUT, False)
+        await eventually(server.wires[0].gone.is_set)
+
+
+async def test_a_paused_connection_is_not_silent() -> None:
+    """What a slow client does is not the server's fault."""
+    pool = UpstreamPool(silence_timeout_s=0.5)
+
+    async def script(wire: Wire) -> None:
+        await wire.until_gone()
+
+    async with ScriptedServer(script) as server:
+        recorder = Recorder()
+        connection = await pool.connect(server.origin)
+        connection.send(REQUEST, b"{}", recorder)
+        connection.pause_reading()
+        for _ in range(5):
+            pool._sweep()
+        assert not recorder.over
+        connection.abort()
+
+
+async def test_closing_the_pool_ends_everything() -> None:
+    """Those who wait are told."""
+    pool = UpstreamPool()
+    recorder = Recorder()
+
+    async def script(wire: Wire) -> None:
+        await wire.until_gone()
+
+    async with ScriptedServer(script) as server:
+        (await pool.connect(server.origin)).send(REQUEST, b"{}", recorder)
+        pool.close()
+        assert recorder.error is not None
+        await eventually(lambda: repr(pool) == "<UpstreamPool 0 busy, 0 idle>")
+
+
+async def test_a_cancelled_connect_leaves_nothing() -> None:
+    """At whatever turn of the loop the cancellation comes."""
+    pool = UpstreamPool()
+    async with ScriptedServer(plays(answer(b"hi"))) as server, asyncio.TaskGroup() as tasks:
+        for turns in range(8):
+            connecting = tasks.create_task(pool.connect(server.origin))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            connecting.cancel()
+            await asyncio.wait([connecting])
+            if not connecting.cancelled():
+                connecting.result().abort()
+        await eventually(lambda: repr(pool) == "<UpstreamPool 0 busy, 0 idle>")
+        await eventually(lambda: server.open_connections == 0)
