@@ -1,0 +1,113 @@
+"""FleetMetrics: what is true of replicas, event feeds and the index at the moment of a scrape.
+
+Read when asked, so that a replica that left has no series any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.fleet.replica import Replica
+from gateway.fleet.replica_key import ReplicaKey
+from gateway.fleet.replica_pool import ReplicaPool
+from gateway.fleet.speeds import Speeds
+from gateway.kv.feed_stats import FeedStats
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.tiers import Tier
+
+BYTES_PER_OWNER = 300  # as `python -m benchmarks.kv` measures it
+
+_ReplicaValue = Callable[[Replica], float | None]
+
+
+class FleetMetrics(Collector):
+    """A collector for prometheus_client. Register it once."""
+
+    def __init__(
+        self,
+        pool: ReplicaPool,
+        index: MemoryIndex,
+        feeds: Callable[[], Mapping[ReplicaKey, FeedStats]],
+        speeds: Speeds,
+        *,
+        unknown_settings: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pool = pool
+        self._index = index
+        self._feeds = feeds
+        self._speeds = speeds
+        self._unknown_settings = unknown_settings
+        self._clock = clock
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self._replicas()
+        yield from self._events()
+        owners = self._index.block_owners()
+        yield _gauge("index_block_owners", "Pairs of block and owner in the index", owners)
+        yield _gauge("index_bytes", "Its memory, estimated, counts and resolvers included", owners * BYTES_PER_OWNER)
+        yield _gauge("prefill_calibration", "Actual over predicted prefill seconds", self._speeds.rates.calibration)
+        yield _gauge("settings_unknown", "Names in the environment that are no setting", self._unknown_settings)
+
+    def _replicas(self) -> Iterable[Metric]:
+        now = self._clock()
+        rows: tuple[tuple[str, str, _ReplicaValue], ...] = (
+            ("up", "1: answers its probes", lambda r: float(r.server.healthy)),
+            ("draining", "1: takes no new requests", lambda r: float(r.server.draining)),
+            ("breaker_open", "1: failed too often in a row", lambda r: float(not r.server.breaker.is_closed)),
+            ("inflight", "Requests in flight from here", lambda r: r.workload.inflight),
+            ("decoding", "Of those, past their first token", lambda r: r.workload.decoding),
+            ("promised_seconds", "Prefill promised and not done", lambda r: r.workload.promised_s(now)),
+            ("waiting", "Queued, as it reports", lambda r: r.report.waiting),
+            ("running", "Running, as it reports", lambda r: r.report.running),
+            ("kv_usage", "0..1, as it reports", lambda r: r.report.kv_usage),
+            (
+                "l0_blocks",
+                "Blocks it holds in its GPU, as events tell",
+                lambda r: self._index.owned(r.key, Tier.L0),
+            ),
+        )
+        for name, doc, value in rows:
+            family = GaugeMetricFamily(f"prefixway_replica_{name}", doc, labels=("replica",))
+            for replica in self._pool.replicas:
+                if (sample := value(replica)) is not None:
+                    family.add_metric((replica.id,), sample)
+            yield family
+
+    def _events(self) -> Iterable[Metric]:
+        decoded = _counter("kv_events_decoded", "KV events decoded", "replica")
+        batches = _counter("kv_event_batches", "Batches of KV events applied", "replica")
+        dropped = _counter("kv_events_dropped", "KV events not used, by reason", "replica", "reason")
+        gaps = _counter("kv_event_gaps", "Gaps in the sequence of batches", "replica")
+        replays = _counter("kv_event_replays", "Replays asked for", "replica")
+        restarts = _counter("replica_restarts", "Engine processes replaced, as its events showed", "replica")
+        trust = GaugeMetricFamily(
+            "prefixway_replica_trust", "0..1: how far its events are believed", labels=("replica",)
+        )
+        lag = GaugeMetricFamily(
+            "prefixway_kv_event_lag_seconds", "Age of the last batch on arrival", labels=("replica",)
+        )
+        for key, stats in self._feeds().items():
+            replica = (key.replica_id,)
+            trust.add_metric(replica, stats.state.trust)
+            decoded.add_metric(replica, stats.decoded)
+            batches.add_metric(replica, stats.batches)
+            gaps.add_metric(replica, stats.gaps)
+            replays.add_metric(replica, stats.replays)
+            restarts.add_metric(replica, stats.restarts)
+            for reason, count in stats.dropped.items():
+                dropped.add_metric((*replica, reason), count)
+            if stats.lag_s is not None:
+                lag.add_metric(replica, stats.lag_s)
+        yield from (decoded, batches, dropped, gaps, replays, restarts, trust, lag)
+
+
+def _gauge(name: str, doc: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"prefixway_{name}", doc, value=value)
+
+
+def _counter(name: str, doc: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"prefixway_{name}", doc, labels=labels)

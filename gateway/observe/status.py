@@ -1,0 +1,116 @@
+"""Status: the gateway's state as JSON, for people and for `prefixway` commands. No secrets, no hashes, no prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gateway import __version__
+from gateway.fleet.replica import Replica
+from gateway.fleet.replica_key import ReplicaKey
+from gateway.fleet.replica_pool import ReplicaPool
+from gateway.fleet.speeds import Speeds
+from gateway.kv.feed_stats import FeedStats
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.tiers import Tier
+
+
+class Status:
+    """Both views of the admin port."""
+
+    def __init__(
+        self,
+        pool: ReplicaPool,
+        index: MemoryIndex,
+        feed: Callable[[ReplicaKey], FeedStats | None],
+        speeds: Speeds,
+        *,
+        strategy: Callable[[], str],
+        tokenizers: Callable[[], Mapping[str, str]],
+        ready: Callable[[], bool],
+        settings: Mapping[str, str],
+        unknown_settings: tuple[str, ...],
+        clock: Callable[[], float],
+    ) -> None:
+        """``tokenizers``: by base model, what encodes its prompts."""
+        self._pool = pool
+        self._index = index
+        self._feed = feed
+        self._speeds = speeds
+        self._strategy = strategy
+        self._tokenizers = tokenizers
+        self._ready = ready
+        self._settings = settings
+        self._unknown_settings = unknown_settings
+        self._clock = clock
+        self._started_s = clock()
+
+    def status(self) -> dict[str, object]:
+        """The whole gateway."""
+        rates = self._speeds.rates
+        return {
+            "version": __version__,
+            "uptime_s": round(self._clock() - self._started_s, 1),
+            "ready": self._ready(),
+            "strategy": self._strategy(),
+            "models": dict(self._tokenizers()),
+            "index": {"kind": "memory", "block_owners": self._index.block_owners()},
+            "speeds": {
+                "calibration": round(rates.calibration, 4),
+                "samples": self._speeds.samples,
+                "prefill_tokens_s": rates.prefill_tokens_s,
+                "decode_s": round(self._speeds.decode_s, 3),
+                "output_tokens": round(self._speeds.output_tokens, 1),
+            },
+            "replicas": self.replicas(),
+            "settings": dict(self._settings),
+            "unknown_settings": list(self._unknown_settings),
+        }
+
+    def replicas(self) -> list[dict[str, object]]:
+        """Each replica."""
+        return [self._replica(replica) for replica in self._pool.replicas] + [
+            {"id": server.id, "url": server.spec.origin.url, "healthy": False, "fault": server.fault}
+            for server in self._pool.servers
+            if not server.replicas
+        ]
+
+    def _replica(self, replica: Replica) -> dict[str, object]:
+        server, report, now = replica.server, replica.report, self._clock()
+        return {
+            "id": replica.id,
+            "url": server.spec.origin.url,
+            "rank": replica.key.rank,
+            "incarnation": replica.key.incarnation,
+            "healthy": server.healthy,
+            "fault": server.fault,
+            "draining": server.draining,
+            "breaker": server.breaker.state(now),
+            "models": [card.id for card in server.cards],
+            "speed": server.spec.speed,
+            "inflight": replica.workload.inflight,
+            "decoding": replica.workload.decoding,
+            "promised_s": round(replica.workload.promised_s(now), 4),
+            "waiting": report.waiting,
+            "running": report.running,
+            "kv_usage": report.kv_usage,
+            "kv_blocks": report.kv_blocks,
+            "owned_blocks": {tier.name.lower(): self._index.owned(replica.key, tier) for tier in Tier},
+            "events": self._events(self._feed(replica.key)),
+        }
+
+    def _events(self, stats: FeedStats | None) -> dict[str, object]:
+        if stats is None:
+            return {"state": "off"}
+        return {
+            "state": stats.state.label,
+            "trust": stats.state.trust,
+            "batches": stats.batches,
+            "decoded": stats.decoded,
+            "dropped": dict(stats.dropped),
+            "gaps": stats.gaps,
+            "replays": stats.replays,
+            "restarts": stats.restarts,
+            "last_sequence": stats.last_sequence,
+            "lag_s": stats.lag_s,
+            "block_sizes": {tier.name.lower(): size for tier, size in stats.block_sizes.items()},
+        }

@@ -1,0 +1,31 @@
+"""The admin port's pages and its token."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.observe.admin_app import admin_app
+from tests.gateway.observe.asking import ask
+
+
+async def test_the_two_pages() -> None:
+    """JSON of what the callables give."""
+    app = admin_app(lambda: {"ready": True}, lambda: [{"id": "a"}], "")
+
+    assert json.loads((await ask(app, "/status")).body) == {"ready": True}
+    assert json.loads((await ask(app, "/replicas")).body) == [{"id": "a"}]
+    assert (await ask(app, "/docs")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"), [(None, 401), ("Bearer wrong", 401), ("t0", 200), ("Bearer t0", 200), ("Bearer t0é", 401)]
+)
+async def test_the_token(sent: str | None, status: int) -> None:
+    """Missing or wrong is 401 on every path, whether it exists or not."""
+    app = admin_app(lambda: {"ready": True}, lambda: [{"id": "a"}], "t0")
+    headers = {"authorization": sent} if sent else {}
+
+    assert (await ask(app, "/status", headers=headers)).status == status
+    assert (await ask(app, "/nowhere", headers=headers)).status == (401 if status == 401 else 404)

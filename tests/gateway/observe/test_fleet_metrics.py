@@ -1,0 +1,45 @@
+"""Gauges of the fleet are read at the scrape."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from prometheus_client import CollectorRegistry
+
+from gateway.fleet.load_report import LoadReport
+from gateway.fleet.speeds import Speeds
+from gateway.kv.feed_stats import FeedStats
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.tiers import Tier
+from gateway.kv.trust import FeedState
+from gateway.observe.fleet_metrics import FleetMetrics
+from tests.gateway.examples import Clock, a_pool
+
+
+def test_replicas_feeds_and_index() -> None:
+    """Values have their sources; what is unknown has no series; who left has none either."""
+    pool, index = a_pool(), MemoryIndex()
+    a, b = pool.replicas
+    index.begin(a.key, {Tier.L0: [1, 2, 3]})
+    a.reported(LoadReport(waiting=4, kv_usage=0.5), 0.0)
+    b.server.probe_missed("gone")
+    feeds = {a.key: FeedStats(state=FeedState.SUSPECT, decoded=7, gaps=1, dropped=Counter(other_group=2), lag_s=0.25)}
+    registry = CollectorRegistry()
+    registry.register(FleetMetrics(pool, index, lambda: feeds, Speeds(), unknown_settings=1, clock=Clock()))
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"prefixway_{name}", labels)
+
+    assert value("replica_up", replica="a") == 1
+    assert value("replica_trust", replica="a") == 0.5
+    assert value("replica_waiting", replica="a") == 4
+    assert value("replica_waiting", replica="b") is None
+    assert value("replica_l0_blocks", replica="a") == 3
+    assert value("kv_events_decoded_total", replica="a") == 7
+    assert value("kv_events_dropped_total", replica="a", reason="other_group") == 2
+    assert value("kv_event_lag_seconds", replica="a") == 0.25
+    assert value("index_block_owners") == 3
+    assert value("settings_unknown") == 1
+    pool.reconcile([b.server.spec])
+    assert value("replica_up", replica="a") is None
+    assert value("replica_up", replica="b") == 1

@@ -1,0 +1,54 @@
+"""/status and /replicas."""
+
+from __future__ import annotations
+
+import json
+
+from gateway.fleet.replica_pool import ReplicaPool
+from gateway.fleet.server_spec import parse_servers
+from gateway.fleet.speeds import Speeds
+from gateway.kv.feed_stats import FeedStats
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.tiers import Tier
+from gateway.observe.status import Status
+from tests.gateway.examples import Clock, a_pool
+
+
+def _status(pool: ReplicaPool, stats: FeedStats | None = None) -> Status:
+    return Status(
+        pool,
+        MemoryIndex(),
+        lambda _: stats,
+        Speeds(),
+        strategy=lambda: "kv_aware",
+        tokenizers=lambda: {"tiny": "LocalEncoder"},
+        ready=lambda: True,
+        settings={"PREFIXWAY_API_KEYS": "***"},
+        unknown_settings=("PREFIXWAY_X is no setting",),
+        clock=Clock(),
+    )
+
+
+def test_the_whole_gateway_is_json() -> None:
+    """Every part has its place."""
+    page = json.loads(json.dumps(_status(a_pool(), FeedStats(block_sizes={Tier.L0: 16})).status()))
+
+    assert (page["ready"], page["strategy"], page["models"]) == (True, "kv_aware", {"tiny": "LocalEncoder"})
+    assert [replica["id"] for replica in page["replicas"]] == ["a", "b"]
+    assert page["replicas"][0]["events"]["block_sizes"] == {"l0": 16}
+    assert page["replicas"][0]["owned_blocks"] == {"l0": 0, "l1": 0, "l2": 0}
+
+
+def test_a_server_that_never_answered_is_listed_with_its_fault() -> None:
+    """It has no replica yet, and people look for it."""
+    pool = ReplicaPool()
+    pool.reconcile(parse_servers("a=http://a:1"))
+
+    assert _status(pool).replicas() == [
+        {"id": "a", "url": "http://a:1", "healthy": False, "fault": "not probed yet"},
+    ]
+
+
+def test_without_events_it_says_off() -> None:
+    """Not followed is a state of its own."""
+    assert _status(a_pool()).replicas()[0]["events"] == {"state": "off"}
