@@ -1,0 +1,287 @@
+"""The composition root: builds every object once, hands each what it needs, starts and stops them.
+
+Nothing here decides anything. Two gateways can live in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from time import monotonic
+
+from prometheus_client import CollectorRegistry
+
+import router_strategies
+from gateway.edge.auth import ApiKeys
+from gateway.edge.edge_app import EdgeApp
+from gateway.edge.headers import Credentials
+from gateway.edge.proxy import Proxy
+from gateway.edge.server import EdgeServer
+from gateway.edge.upstream_pool import UpstreamPool
+from gateway.encoder_loading import EncoderLoading
+from gateway.event_following import EventFollowing
+from gateway.exchange import Exchange
+from gateway.fleet.discovery.static import StaticDiscovery
+from gateway.fleet.event_source import EventSource
+from gateway.fleet.probes import Probes
+from gateway.fleet.remote_tokenizer import RemoteTokenizer
+from gateway.fleet.replica_pool import ReplicaPool
+from gateway.fleet.server_spec import ServerSpec
+from gateway.fleet.speeds import Speeds
+from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.routed import Routed
+from gateway.observe.access_log import AccessLog
+from gateway.observe.admin_app import admin_app
+from gateway.observe.fleet_metrics import FleetMetrics
+from gateway.observe.models_page import models_page
+from gateway.observe.probe_app import ProbeApp
+from gateway.observe.request_metrics import RequestMetrics
+from gateway.observe.side_server import SideServer
+from gateway.observe.status import Status
+from gateway.prompt.encoders import EncoderRegistry
+from gateway.prompt.tokenizer_hub import TokenizerHub
+from gateway.router import Router
+from gateway.settings import KvEvents, Settings, SettingsError
+from gateway.supervisor import keep_running
+
+_log = logging.getLogger(__name__)
+_LISTEN_ON_S = 1.0  # how long new arrivals are still served after the stop was asked for
+
+
+class Gateway:
+    """One gateway. Make it inside a running event loop; :meth:`run` it once."""
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = monotonic) -> None:
+        """Builds and binds everything. Raises ``SettingsError`` or ``OSError`` that says what is wrong."""
+        self._settings = settings
+        self._draining = False
+        self._stop = asyncio.Event()
+        self.stopped = False
+        self.pool = ReplicaPool()
+        self.index = MemoryIndex()
+        speeds, routed = Speeds(), Routed()
+        secret = settings.hash_secret.encode() or secrets.token_bytes(16)
+        self.events = EventFollowing(
+            self.pool, self.index, routed, secret=secret, wall_clock=lambda: _wall_clock().timestamp()
+        )
+        self._probes = self._make_probes(clock)
+        self._remote = RemoteTokenizer(self.pool, clock=clock, api_key=settings.replica_api_key or None)
+        self._encoders = EncoderRegistry(
+            settings.tokenizer,
+            hub=TokenizerHub(),
+            remote=self._remote.tokenize,
+            max_prompt_chars=settings.max_prompt_chars,
+        )
+        self._loading = EncoderLoading(self._encoders)
+        self.router = Router(
+            pool=self.pool,
+            index=self.index,
+            routed=routed,
+            events=self.events,
+            speeds=speeds,
+            encoder=self._encoders.get,
+            strategies=_strategies(settings),
+            strategy=settings.strategy,
+            secret=secret,
+            clock=clock,
+        )
+        registry = CollectorRegistry()
+        self._requests = RequestMetrics(registry, self.pool.knows_model)
+        registry.register(self._fleet_metrics(speeds, clock))
+        self._access_log = AccessLog(sys.stdout, _wall_clock) if settings.access_log else None
+        self._status = self._make_status(speeds, clock)
+        self._upstream = UpstreamPool(
+            connect_timeout_s=settings.connect_timeout_s, silence_timeout_s=settings.chunk_timeout_s
+        )
+        self.edge = self._make_edge(clock)
+        self.metrics = SideServer(ProbeApp(registry, self.is_ready), **settings.metrics_listen._asdict())
+        self.admin = SideServer(
+            admin_app(self._status.status, self._status.replicas, settings.admin_token),
+            **settings.admin_listen._asdict(),
+        )
+        for listener in (self.events, self._loading, self._requests):
+            self.pool.listen(listener)
+        self._discovery = self._make_discovery()
+
+    def is_ready(self) -> bool:
+        """Not draining, and some replica has been healthy since start. Never depends on events or a tokenizer."""
+        return not self._draining and self.pool.was_ready
+
+    @property
+    def url(self) -> str:
+        """Where the OpenAI API is, as a URL."""
+        return f"http://{self._settings.listen._replace(port=self.edge.port)}"
+
+    async def until_complete(self) -> None:
+        """Wait until every configured replica is up and their tokenizers are loaded: for demos and tests."""
+
+        def complete() -> bool:
+            return all(server.healthy and self._encoders.get(server.namespace or "") for server in self.pool.servers)
+
+        while not complete():  # noqa: ASYNC110 - many things, none of which has an event
+            await asyncio.sleep(0.02)
+
+    def stop(self) -> None:
+        """Let :meth:`run` finish what runs, and return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until :meth:`stop`, then finish what runs, within the drain time."""
+        self._announce()
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [
+                    group.create_task(keep_running(part.run, type(part).__name__))
+                    for part in (
+                        self._discovery,
+                        self._probes,
+                        self.events,
+                        self._loading,
+                        self.metrics,
+                        self.admin,
+                    )
+                ]
+                serving = group.create_task(self.edge.run(), name="edge")
+                await self._stop.wait()
+                await self._drain(serving)
+                for task in background:
+                    task.cancel()
+        finally:
+            self.stopped = True
+            self._encoders.close()
+            self._upstream.close()
+            await self._remote.close()
+
+    async def _drain(self, serving: asyncio.Task[None]) -> None:
+        """Not ready first, so that who balances load looks elsewhere; new arrivals are served for a moment more."""
+        self._draining = True
+        _log.info("draining: %d connections open", self.edge.connections)
+        await asyncio.sleep(_LISTEN_ON_S if self.edge.connections else 0)
+        self.edge.drain()
+        await serving
+        _log.info("drained")
+
+    def _announce(self) -> None:
+        settings = self._settings
+        _log.info("settings", extra={"fields": {"settings": settings.effective()}})
+        for line in settings.unknown:
+            _log.warning("%s", line)
+        urls = {
+            "api": self.url,
+            "metrics": f"http://{settings.metrics_listen._replace(port=self.metrics.port)}",
+            "admin": f"http://{settings.admin_listen._replace(port=self.admin.port)}",
+        }
+        _log.info("listening", extra={"fields": {"urls": urls}})
+
+    # Parts
+
+    def _make_discovery(self) -> StaticDiscovery:
+        try:
+            return StaticDiscovery(self._settings.replicas, self._settings.replicas_file, self.pool.reconcile)
+        except ValueError as error:
+            name = "PREFIXWAY_REPLICAS_FILE" if self._settings.replicas_file else "PREFIXWAY_REPLICAS"
+            raise SettingsError(f"{name}: {error}") from error
+
+    def _make_probes(self, clock: Callable[[], float]) -> Probes:
+        settings = self._settings
+        return Probes(
+            self.pool,
+            clock=clock,
+            interval_s=settings.probe_interval_s,
+            timeout_s=settings.probe_timeout_s,
+            api_key=settings.replica_api_key or None,
+            ask_sources=settings.kv_events.mode == "auto",
+            default_source=_fixed_source(settings.kv_events),
+        )
+
+    def _make_edge(self, clock: Callable[[], float]) -> EdgeServer:
+        settings = self._settings
+        proxy = Proxy(
+            self.router,
+            self._upstream,
+            self._observe,
+            clock=clock,
+            credentials=Credentials.of(replica_api_key=settings.replica_api_key, api_keys=bool(settings.api_keys)),
+            show_receipt=settings.shows_receipt,
+            hold_head=settings.hold_head,
+            max_body_bytes=int(settings.max_body_mb * 1_000_000),
+            session_headers=settings.session_headers,
+            strategy_header=settings.client_strategy,
+        )
+        app = EdgeApp(
+            proxy,
+            models=lambda: models_page(self.pool),
+            ready=self.is_ready,
+            api_keys=ApiKeys(settings.api_keys),
+        )
+        return EdgeServer(app, **settings.listen._asdict(), drain_timeout_s=settings.drain_s)
+
+    def _observe(self, exchange: Exchange) -> None:
+        self._requests.observe(exchange)
+        if self._access_log is not None:
+            self._access_log.observe(exchange)
+
+    def _fleet_metrics(self, speeds: Speeds, clock: Callable[[], float]) -> FleetMetrics:
+        return FleetMetrics(
+            self.pool,
+            self.index,
+            lambda: self.events.feeds,
+            speeds,
+            unknown_settings=len(self._settings.unknown),
+            clock=clock,
+        )
+
+    def _make_status(self, speeds: Speeds, clock: Callable[[], float]) -> Status:
+        return Status(
+            self.pool,
+            self.index,
+            self.events.stats,
+            speeds,
+            strategy=lambda: self.router.strategy,
+            tokenizers=self._loading.sources,
+            ready=self.is_ready,
+            settings=self._settings.effective(),
+            unknown_settings=self._settings.unknown,
+            clock=clock,
+        )
+
+
+@asynccontextmanager
+async def running_gateway(settings: Settings) -> AsyncIterator[Gateway]:
+    """A gateway that runs inside the block, and drains at its end."""
+    gateway = Gateway(settings)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(gateway.run(), name="gateway")
+        try:
+            yield gateway
+        finally:
+            gateway.stop()
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def _strategies(settings: Settings) -> dict[str, router_strategies.Strategy]:
+    """The chosen one with its options; the others, which a request may ask for, with their defaults."""
+    names = router_strategies.available() if settings.client_strategy else (settings.strategy,)
+    return {
+        name: router_strategies.load(name, settings.strategy_options if name == settings.strategy else None)
+        for name in names
+    }
+
+
+def _fixed_source(events: KvEvents) -> Callable[[ServerSpec, int], EventSource | None]:
+    """Where every replica publishes, by the setting."""
+
+    def find(spec: ServerSpec, rank: int) -> EventSource | None:
+        if events.events is None:
+            return None
+        return spec._replace(events=events.events, replay=events.replay).event_source(rank)
+
+    return find

@@ -1,0 +1,97 @@
+"""argv -> a command. The only reader of argv, and the only importer of ``loadtest``, for the demo."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from gateway import __version__
+from gateway.settings import Settings, SettingsError
+
+_CONFIGURATION_WRONG = 1
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command that ``argv`` names; exit with its status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        sys.exit(arguments.run(arguments))
+    except SettingsError as error:
+        sys.exit(_say(f"prefixway: {error}"))
+    except OSError as error:
+        sys.exit(_say(f"prefixway: {error.strerror or error}"))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="prefixway", description="A prefix-aware routing gateway for vLLM.")
+    parser.add_argument("--version", action="version", version=f"prefixway {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    serve = commands.add_parser("serve", help="run the gateway, as PREFIXWAY_* in the environment say")
+    serve.set_defaults(run=_serve)
+    demo = commands.add_parser("demo", help="simulated replicas, a gateway and a load under every strategy")
+    demo.add_argument("--stay", action="store_true", help="keep the gateway up afterwards")
+    demo.add_argument("--seed", type=int, default=1, help="of the load (default: 1)")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _say(message: str) -> int:
+    print(message, file=sys.stderr)
+    return _CONFIGURATION_WRONG
+
+
+def _run(main: object) -> None:
+    import uvloop
+
+    uvloop.run(main)  # type: ignore[arg-type]
+
+
+def _serve(_: argparse.Namespace) -> int:
+    from gateway.app import Gateway
+    from gateway.observe.logs import configure_logging
+
+    settings = Settings.from_env(os.environ)  # noqa: TID251 - the one place that hands it over
+    configure_logging(settings.log_level)
+
+    async def serve() -> None:
+        gateway = Gateway(settings)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, gateway.stop)
+        await gateway.run()
+
+    _run(serve())
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from loadtest.demo import run_demo
+
+    try:
+        _run(run_demo(_demo_gateway, stay=arguments.stay, seed=arguments.seed))
+    except KeyboardInterrupt:
+        print("\nstopped")
+    return 0
+
+
+@asynccontextmanager
+async def _demo_gateway(urls: Sequence[str], strategy: str) -> AsyncIterator[str]:
+    """The real gateway on free ports of this machine, once it knows its replicas and their tokenizer."""
+    from gateway.app import running_gateway
+
+    settings = Settings.from_env(
+        {
+            "PREFIXWAY_REPLICAS": ",".join(urls),
+            "PREFIXWAY_STRATEGY": strategy,
+            "PREFIXWAY_ACCESS_LOG": "false",
+            "PREFIXWAY_PROBE_INTERVAL_S": "0.5",
+            **{f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")},
+        }
+    )
+    async with running_gateway(settings) as gateway:
+        await gateway.until_complete()
+        yield gateway.url
