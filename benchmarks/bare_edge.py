@@ -10,18 +10,18 @@ import time
 
 import uvloop
 
-from gateway.decision import Decision, Stages
 from gateway.edge.auth import ApiKeys
 from gateway.edge.edge_app import EdgeApp
 from gateway.edge.headers import Credentials
 from gateway.edge.proxy import Proxy
 from gateway.edge.server import EdgeServer
 from gateway.edge.upstream_pool import UpstreamPool
-from gateway.exchange import Exchange
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
 from gateway.kv.tiers import TierTokens
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.decision import Decision, Stages
+from gateway.router.exchange import Exchange
 from gateway.usage import Usage
 
 _DECISION = Decision(

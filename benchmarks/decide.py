@@ -13,7 +13,6 @@ import statistics
 import time
 from collections.abc import Callable
 
-from gateway.candidates import BlockSizes, Candidates
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.model_card import parse_models
 from gateway.fleet.outcome import Outcome
@@ -29,7 +28,8 @@ from gateway.kv.trust import FeedState
 from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
 from gateway.prompt.encoders import EncoderRegistry
 from gateway.prompt.inference_request import InferenceRequest
-from gateway.router import Router
+from gateway.router.candidates import BlockSizes, Candidates
+from gateway.router.router import Router
 from loadtest.replica.model_folder import DEFAULT_FOLDER
 from router_strategies import RouteRequest, load
 

@@ -5,7 +5,7 @@ The map. Each folder is a room with one job; imports point downwards only.
     cli                     argv -> a command
     app                     builds every object once, starts and stops them
     edge/     observe/      bytes in and out            | metrics, status, access log
-    router                  InferenceRequest -> Decision
+    router/                 InferenceRequest -> Decision
     kv/                     which replica holds which block, in which tier
     fleet/    prompt/       replicas and their load     | text -> tokens -> block hashes
     settings  errors        the environment             | what can go wrong, and its HTTP status

@@ -23,9 +23,6 @@ from gateway.edge.headers import Credentials
 from gateway.edge.proxy import Proxy
 from gateway.edge.server import EdgeServer
 from gateway.edge.upstream_pool import UpstreamPool
-from gateway.encoder_loading import EncoderLoading
-from gateway.event_following import EventFollowing
-from gateway.exchange import Exchange
 from gateway.fleet.discovery.static import StaticDiscovery
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.probes import Probes
@@ -33,6 +30,7 @@ from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec
 from gateway.fleet.speeds import Speeds
+from gateway.kv.event_following import EventFollowing
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.observe.access_log import AccessLog
@@ -45,7 +43,9 @@ from gateway.observe.side_server import SideServer
 from gateway.observe.status import Status
 from gateway.prompt.encoders import EncoderRegistry
 from gateway.prompt.tokenizer_hub import TokenizerHub
-from gateway.router import Router
+from gateway.router.encoder_loading import EncoderLoading
+from gateway.router.exchange import Exchange
+from gateway.router.router import Router
 from gateway.settings import KvEvents, Settings, SettingsError
 from gateway.supervisor import keep_running
 

@@ -18,8 +18,8 @@ from gateway.edge.routing import Attempt, PreparedT, Routing
 from gateway.edge.upstream_connection import UpstreamError
 from gateway.edge.upstream_pool import UpstreamPool
 from gateway.errors import GatewayError, NoReplica, ReplicaTimeout, ReplicaUnreachable
-from gateway.exchange import Exchange
 from gateway.fleet.outcome import Outcome
+from gateway.router.exchange import Exchange
 
 _NO_BODY = frozenset({"GET", "HEAD", "DELETE"})
 

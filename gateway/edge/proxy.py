@@ -20,9 +20,9 @@ from gateway.edge.headers import Credentials, header, lines_to_replica
 from gateway.edge.routing import PreparedT, Routing
 from gateway.edge.upstream_pool import UpstreamPool
 from gateway.errors import GatewayError, MethodNotAllowed
-from gateway.exchange import Exchange
 from gateway.fleet.outcome import Outcome
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.exchange import Exchange
 
 REFUSED = "refused"  # an exchange's outcome where no attempt was made
 MAX_BODY_BYTES = 64 * 1024 * 1024

@@ -18,8 +18,8 @@ from gateway.edge.routing import Attempt
 from gateway.edge.stream_tap import StreamTap
 from gateway.edge.upstream_connection import ResponseHead, UpstreamConnection, UpstreamError
 from gateway.errors import ReplicaTimeout, ReplicaUnreachable
-from gateway.exchange import Exchange
 from gateway.fleet.outcome import Outcome
+from gateway.router.exchange import Exchange
 from gateway.usage import Usage
 
 MAX_HELD_BYTES = 65_536  # of an answer that is kept back while another replica is asked

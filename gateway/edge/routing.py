@@ -1,16 +1,16 @@
 """What the edge needs of the router: a place to send a request to, and somebody to tell how it went.
 
-Only shapes, so that the edge can be driven by any router that has them. ``gateway.router.Router`` is the one.
+Only shapes, so that the edge can be driven by any router that has them. ``gateway.router.router.Router`` is the one.
 """
 
 from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from gateway.decision import Decision
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.decision import Decision
 from gateway.usage import Usage
 
 PreparedT = TypeVar("PreparedT")

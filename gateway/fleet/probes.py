@@ -49,6 +49,7 @@ class Probes:
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._http = httpx.AsyncClient(headers=headers, timeout=timeout_s, trust_env=False, follow_redirects=False)
         self._tasks: dict[Server, asyncio.Task[None]] = {}
+        self._refused: set[tuple[Server, str]] = set()
 
     async def run(self) -> None:
         """Probe until cancelled."""
@@ -153,6 +154,15 @@ class Probes:
     async def _get_json(self, server: Server, path: str) -> object | None:
         try:
             answer = await self._http.get(f"{server.spec.origin.url}{path}")
+            self._note_refusal(server, path, answer.status_code)
             return answer.json() if answer.is_success else None
         except (httpx.HTTPError, ValueError):
             return None
+
+    def _note_refusal(self, server: Server, path: str, status: int) -> None:
+        """Say once that our key is not the replica's: it looks healthy, and every request would fail."""
+        if status not in (401, 403):
+            self._refused.discard((server, path))
+        elif (server, path) not in self._refused:
+            self._refused.add((server, path))
+            _log.error("replica %s answers %s with %d: is PREFIXWAY_REPLICA_API_KEY right?", server.id, path, status)

@@ -7,7 +7,6 @@ sequence numbers: batches come once and in order.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 from gateway.fleet.replica_key import ReplicaKey
@@ -17,15 +16,15 @@ from gateway.kv.ownership import Ownership
 from gateway.kv.resolver import Chain, Resolver, UnresolvedError
 from gateway.kv.tiers import Tier
 
-#: vLLM's names for media, old and new, in lower case. No name: the GPU was all there was.
+#: vLLM's and LMCache's names for media, old and new, in upper case. No name: the GPU was all there was.
 TIER_OF_MEDIUM: Mapping[str | None, Tier] = {
     None: Tier.L0,
-    "gpu": Tier.L0,
-    "cpu": Tier.L1,
-    "storage": Tier.L2,
-    "fs": Tier.L2,
-    "obj": Tier.L2,
-    "disk": Tier.L2,
+    "GPU": Tier.L0,
+    "CPU": Tier.L1,
+    "STORAGE": Tier.L2,
+    "FS": Tier.L2,
+    "OBJ": Tier.L2,
+    "DISK": Tier.L2,
 }
 #: Every how many single-block stores to look for holes all the way up; see :meth:`Ownership.credit`.
 _THOROUGH_EVERY = 8
@@ -75,7 +74,7 @@ class Applier:
 
     def apply(self, batch: EventBatch) -> Mapping[str, int]:
         """Bring the index up to ``batch``; answers how many of its events were dropped here, by reason."""
-        dropped: Counter[str] = Counter()
+        dropped: dict[str, int] = {}
         for event in batch.events:
             try:
                 if isinstance(event, BlockStored):
@@ -85,7 +84,8 @@ class Applier:
                 else:
                     self._clear(event)
             except UnresolvedError as unresolved:
-                dropped[str(unresolved)] += 1
+                reason = str(unresolved)
+                dropped[reason] = dropped.get(reason, 0) + 1
         self._write()
         return dropped
 
@@ -130,23 +130,29 @@ class Applier:
         space = self._spaces[self._tier(event.medium)]
         if not space.resolver.follows_group(event.group):
             raise UnresolvedError("other_group")
-        blocks = [own for hash_ in event.hashes if (own := space.resolver.own(hash_)) is not None]
-        for block in blocks:
-            space.ownership.remove(block)
-        if event.hashes and not blocks:
+        known = not event.hashes
+        for hash_ in event.hashes:
+            if (block := space.resolver.own(hash_)) is not None:
+                space.ownership.remove(block)
+                known = True
+        if not known:
             raise UnresolvedError("unknown_block")
 
     def _clear(self, _: AllBlocksCleared) -> None:
         self._spaces[Tier.L0].ownership.clear()
 
     def _tier(self, medium: str | None) -> Tier:
-        tier = TIER_OF_MEDIUM.get(medium.lower() if medium else medium)
+        tier = TIER_OF_MEDIUM.get(medium)
+        if tier is None and medium is not None:
+            tier = TIER_OF_MEDIUM.get(medium.upper())
         if tier is None:
             raise UnresolvedError("unknown_medium")
         return tier
 
     def _write(self) -> None:
         for tier, space in self._spaces.items():
+            if not space.ownership.changed:
+                continue
             changes = space.ownership.take_changes()
             if changes.cleared:
                 self._index.clear(self.key, tier)

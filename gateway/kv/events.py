@@ -11,7 +11,6 @@ only itself. Source: ``vllm/distributed/kv_events.py`` of the releases 0.10.0 to
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -101,14 +100,15 @@ def decode(payload: bytes) -> EventBatch:
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError, _UnreadableError):
         return EventBatch(0.0, (), None, {"malformed_batch": 1})
     events: list[KVEvent] = []
-    dropped: Counter[str] = Counter()
+    dropped: dict[str, int] = {}
     unknown_fields = 0
     for raw in raw_events:
         try:
             fields = _name_fields(raw)
             events.append(_READERS[fields["type"]](fields))
         except _UnreadableError as unreadable:
-            dropped[str(unreadable)] += 1
+            reason = str(unreadable)
+            dropped[reason] = dropped.get(reason, 0) + 1
             continue
         if not fields.keys() <= _KNOWN_FIELDS:
             unknown_fields += len(fields.keys() - _KNOWN_FIELDS)
@@ -177,7 +177,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], KVEvent]] = {
 
 
 def _hashes(value: object) -> list[BlockHash]:
-    if not isinstance(value, list) or not set(map(type, value)) <= _HASH_TYPES:
+    if not isinstance(value, list) or not _HASH_TYPES.issuperset(map(type, value)):
         raise _UnreadableError("malformed")
     return value
 

@@ -23,7 +23,7 @@ class FeedStats:
     replays: int = 0  # asked for
     restarts: int = 0
     lost: Counter[str] = field(default_factory=Counter)  # purges of what was known, by reason
-    failures: int = 0  # of the feed itself
+    starts: int = 0  # of the feed; more than one: it failed
     last_sequence: int = -1
     lag_s: float | None = None  # our wall clock minus the publisher's, at the last batch
     block_sizes: dict[Tier, int] = field(default_factory=dict)  # tokens

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import zmq
 
@@ -20,6 +21,7 @@ from gateway.kv.feed import DEFAULT_TIMING, Feed, FeedTiming
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import PrefixIndex
 from gateway.kv.tiers import Tier
+from gateway.supervisor import keep_running
 
 _LOGGER = logging.getLogger(__name__)
 #: Before a feed that failed is started anew.
@@ -49,14 +51,16 @@ class Follower:
         stats.batches += 1
         stats.decoded += len(batch.events)
         stats.unknown_fields += batch.unknown_fields
-        stats.dropped.update(batch.dropped)
-        stats.dropped.update(self._applier.apply(batch))
+        for dropped in (batch.dropped, self._applier.apply(batch)):
+            if dropped:
+                stats.dropped.update(dropped)
         if batch.ts:
             stats.lag_s = max(0.0, self._owner.wall_clock() - batch.ts)
 
     def lost(self, reason: str) -> None:
         """Believe nothing that was known."""
-        _LOGGER.warning("events of %s are missing for good (%s): starting over", self.key.replica_id, reason)
+        level = logging.DEBUG if self.stats.lost[reason] else logging.WARNING  # it may happen again and again
+        _LOGGER.log(level, "events of %s are missing for good (%s): starting over", self.key.replica_id, reason)
         self.stats.lost[reason] += 1
         self._applier.lose()
 
@@ -178,17 +182,13 @@ class Indexer:
         return applier
 
     def _start(self, follower: Follower) -> None:
-        if self._tasks is not None:
-            follower.task = self._tasks.create_task(self._keep_following(follower))
+        if self._tasks is not None and self._context is not None:
+            run = partial(self._feed_from_the_beginning, follower, self._context)
+            name = f"the feed of {follower.key.replica_id}"
+            follower.task = self._tasks.create_task(keep_running(run, name, pause_s=_RETRY_S))
 
-    async def _keep_following(self, follower: Follower) -> None:
-        """The supervisor of one feed: whatever one publisher sends, the other feeds go on."""
-        while self._context is not None:
-            follower.feed = Feed(follower.source, follower, follower.stats, context=self._context, timing=self._timing)
-            try:
-                await follower.feed.run()
-            except Exception:
-                follower.stats.failures += 1
-                _LOGGER.exception("the feed of %s failed", follower.key.replica_id)
-            follower.start_over()
-            await asyncio.sleep(_RETRY_S)
+    async def _feed_from_the_beginning(self, follower: Follower, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        follower.start_over()
+        follower.stats.starts += 1
+        follower.feed = Feed(follower.source, follower, follower.stats, context=context, timing=self._timing)
+        await follower.feed.run()

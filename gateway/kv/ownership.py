@@ -21,9 +21,6 @@ class Changes(NamedTuple):
     stored: Collection[int]
     removed: Collection[int]
 
-    def __bool__(self) -> bool:
-        return self.cleared or bool(self.stored) or bool(self.removed)
-
 
 class Ownership:
     """Never more than ``max_blocks``: a publisher that never removes loses its oldest blocks instead."""
@@ -98,6 +95,11 @@ class Ownership:
         self._removed.clear()
         self._cleared = True
         self.exact = True
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to take."""
+        return bool(self._stored or self._removed or self._cleared)
 
     def take_changes(self) -> Changes:
         """What changed since the last call."""

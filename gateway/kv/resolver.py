@@ -75,10 +75,9 @@ class Resolver:
     def resolve(self, event: BlockStored) -> Chain:
         """Learn a stored event's blocks. Raises :class:`UnresolvedError` where no prompt could match them."""
         self._check(event)
-        root, blocks_usable = self._extra_keys(event)
-        parent = self._parent(event, root)
-        usable = event.tokens[: blocks_usable * event.block_size * TOKEN_BYTES]
-        blocks = extend_chain(parent, usable, event.block_size)
+        salt, usable = _read_extra_keys(event)
+        parent = self._parent(event, salt)
+        blocks = extend_chain(parent, event.tokens[: usable * event.block_size * TOKEN_BYTES], event.block_size)
         self._learn(event.hashes, blocks, parent)
         if not blocks and event.hashes:
             raise UnresolvedError("excluded")
@@ -120,29 +119,9 @@ class Resolver:
             raise UnresolvedError("partial_block")  # vLLM may cache the filled part of a block; we count full ones
         self.block_size = event.block_size
 
-    def _extra_keys(self, event: BlockStored) -> tuple[int, int]:
-        """The chain's root, and how many of the blocks are text alone.
-
-        An entry is what besides the tokens went into the block's hash: the LoRA's name, ``[identifier,
-        offset]`` of an image or a sound, on a prompt's first block the cache salt, and digests of prompt
-        embeddings.
-        """
-        salt, usable = "", len(event.hashes)
-        for position, keys in enumerate(event.extra_keys or ()):
-            rest = _without(keys, event.lora_name)
-            if not rest:
-                continue
-            if position == 0 and event.parent is None and len(rest) == 1 and isinstance(rest[0], str):
-                salt = rest[0]
-                continue
-            usable = position
-            break
-        lora = event.lora_name or ""
-        return chain_root(self._secret, self._namespace, lora, salt, event.block_size), usable
-
-    def _parent(self, event: BlockStored, root: int) -> int:
+    def _parent(self, event: BlockStored, salt: str) -> int:
         if event.parent is None:
-            return root
+            return chain_root(self._secret, self._namespace, event.lora_name or "", salt, event.block_size)
         parent = self._own.get(event.parent)
         if parent == EXCLUDED:
             self._learn(event.hashes, (), EXCLUDED)
@@ -158,6 +137,23 @@ class Resolver:
             parent = block
         for hash_ in hashes[len(blocks) :]:
             self._own[hash_] = EXCLUDED
+
+
+def _read_extra_keys(event: BlockStored) -> tuple[str, int]:
+    """The cache salt, and how many of the blocks are text alone.
+
+    An entry is what besides the tokens went into the block's hash: the LoRA's name, ``[identifier, offset]`` of
+    an image or a sound, on a prompt's first block the cache salt, and digests of prompt embeddings.
+    """
+    salt = ""
+    for position, keys in enumerate(event.extra_keys or ()):
+        rest = _without(keys, event.lora_name)
+        if not rest:
+            continue
+        if position or event.parent is not None or len(rest) > 1 or not isinstance(rest[0], str):
+            return salt, position
+        salt = rest[0]
+    return salt, len(event.hashes)
 
 
 def _without(keys: object, lora_name: str | None) -> Sequence[object]:

@@ -137,6 +137,14 @@ class Routed:
         replica.capacity = blocks
         self._keep_to_capacity(replica)
 
+    def forget_kept(self, key: ReplicaKey) -> None:
+        """Events tell of the replica again: what was kept for want of them counts no more."""
+        replica = self._replicas.get(key)
+        if replica is not None and replica.kept:
+            gone = list(replica.kept)
+            replica.kept.clear()
+            self._stop_expecting(replica, gone)
+
     def drop(self, key: ReplicaKey) -> None:
         """Forget a replica. Its entries may still be ended."""
         replica = self._replicas.pop(key, None)

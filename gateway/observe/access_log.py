@@ -8,7 +8,7 @@ from typing import TextIO
 
 import msgspec
 
-from gateway.exchange import Exchange
+from gateway.router.exchange import Exchange
 
 _MOST_MODEL_CHARS = 128
 

@@ -11,7 +11,7 @@ from gateway.app import Gateway, running_gateway
 from gateway.settings import Settings
 from loadtest.replica import ReplicaOptions, SimulatedReplica, Speeds
 
-FAST = Speeds(prefill_tokens_per_s=200_000, chunk_tokens=4096)
+FAST = Speeds(prefill_tokens_per_s=200_000, step_s=0.001, chunk_tokens=4096)
 
 
 class House:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.decision import Decision, Stages
 from gateway.errors import NoReplica
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
 from gateway.kv.tiers import TierTokens
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.decision import Decision, Stages
 from gateway.usage import Usage
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gateway.decision import Decision, Stages
 from gateway.fleet.model_card import parse_models
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
@@ -17,7 +16,8 @@ from gateway.kv.tiers import Tier, TierTokens
 from gateway.kv.trust import FeedState
 from gateway.prompt.encoded_prompt import EncodedPrompt
 from gateway.prompt.encoder import AbsentEncoder
-from gateway.router import Router
+from gateway.router.decision import Decision, Stages
+from gateway.router.router import Router
 from router_strategies import Strategy, available, load
 
 SECRET = b"secret"

@@ -14,8 +14,8 @@ from gateway.edge.headers import Credentials
 from gateway.edge.proxy import MAX_BODY_BYTES, Proxy
 from gateway.edge.server import EdgeServer
 from gateway.edge.upstream_pool import UpstreamPool
-from gateway.exchange import Exchange
 from gateway.fleet.origin import Origin
+from gateway.router.exchange import Exchange
 from tests.fakes.stand_in_router import StandInRouter
 from tests.fakes.waiting import eventually
 

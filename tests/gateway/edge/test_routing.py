@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from gateway.edge.routing import Attempt, Routing
-from gateway.prepared import Prepared
 from gateway.prompt.inference_request import InferenceRequest
-from gateway.router import Router
+from gateway.router.prepared import Prepared
+from gateway.router.router import Router
 from tests.fakes.stand_in_router import StandInAttempt, StandInRouter
 
 

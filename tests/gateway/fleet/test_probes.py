@@ -16,7 +16,7 @@ from gateway.fleet.probes import Probes
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec, parse_servers
 from loadtest.replica import ReplicaOptions, SimulatedReplica
-from tests.fakes.scripted_server import ScriptedServer, Wire
+from tests.fakes.scripted_server import ScriptedServer, Wire, answer
 from tests.fakes.waiting import eventually
 
 
@@ -129,3 +129,29 @@ async def test_a_server_that_left_is_probed_no_more() -> None:
             await eventually(lambda: len(one.requests) > count + 40)
 
     assert len(two.requests) <= seen + 4  # a round that was under way
+
+
+async def test_every_probe_carries_our_key_and_a_wrong_one_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A replica that guards all but /health: with the key it is learned, with another the log says so, once."""
+
+    async def guarded(wire: Wire) -> None:
+        page = wire.request.line.split(b" ")[1]
+        known = wire.request.values("authorization") == [b"Bearer right"]
+        if page == b"/health":
+            await wire.send(answer(b""))
+        elif not known:
+            await wire.send(answer(b"{}", status="401 Unauthorized"))
+        else:
+            await wire.send(answer(b'{"data": [{"id": "m"}]}' if page == b"/v1/models" else b"{}"))
+
+    async with ScriptedServer(guarded) as server:
+        pool = _pool(server.origin.url)
+        (probed,) = pool.servers
+        async with _probing(pool, api_key="wrong"):
+            await eventually(lambda: len(server.requests) > 20)
+        refusals = [record.message for record in caplog.records if record.levelname == "ERROR"]
+        async with _probing(pool, api_key="right"):
+            await eventually(lambda: probed.namespace == "m")
+
+    assert len([line for line in refusals if "/v1/models with 401: is PREFIXWAY_REPLICA_API_KEY right?" in line]) == 1
+    assert not [line for line in refusals if "wrong" in line]

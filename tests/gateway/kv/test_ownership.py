@@ -18,7 +18,7 @@ def test_an_index_hears_of_first_and_last_copies_only() -> None:
 
     ownership.add([2])
     ownership.remove(2)
-    assert not ownership.take_changes()
+    assert not ownership.changed
 
     ownership.remove(2)
     assert ownership.take_changes() == (False, set(), {2})
@@ -35,7 +35,7 @@ def test_within_one_batch_only_the_outcome_counts() -> None:
     ownership.add([1, 2])
     ownership.remove(2)
 
-    assert not ownership.take_changes()
+    assert not ownership.changed
 
 
 def test_an_announcement_repeated_does_not_add() -> None:

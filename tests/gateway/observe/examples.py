@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.exchange import Exchange
+from gateway.router.exchange import Exchange
 from gateway.usage import Usage
 from tests.gateway.examples import MODEL, a_decision
 

@@ -61,8 +61,8 @@ class Decision:
             (b"x-prefixway-strategy", self.strategy.encode()),
             (b"x-prefixway-reason", self.reasons.encode()),
         ]
-        if self.matched:
-            receipt.append((b"x-prefixway-matched", self.matched.encode()))
+        if matched := self.matched:
+            receipt.append((b"x-prefixway-matched", matched.encode()))
         return receipt
 
     def log_fields(self) -> dict[str, object]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.decision import Decision
 from gateway.fleet.inflight import InFlight
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
 from gateway.fleet.replica import Replica
 from gateway.fleet.speeds import Speeds
 from gateway.kv.routed import Routed, RoutedEntry
+from gateway.router.decision import Decision
 from gateway.usage import Usage
 
 

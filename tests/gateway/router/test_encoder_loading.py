@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.encoder_loading import EncoderLoading
 from gateway.prompt.encoders import EncoderRegistry
+from gateway.router.encoder_loading import EncoderLoading
 from loadtest.replica.model_folder import DEFAULT_FOLDER
 from tests.fakes.waiting import eventually
 from tests.gateway.examples import MODEL, a_pool

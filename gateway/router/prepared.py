@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.decision import Stages
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ServedModel
 from gateway.kv.tiers import TierTokens
 from gateway.prompt.blocks import matchable_blocks
 from gateway.prompt.encoded_prompt import EncodedPrompt
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.decision import Stages
 
 _BYTES_PER_TOKEN = 4  # of English text in most vocabularies
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from gateway.candidates import BlockSizes, Candidates, credited_work
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.speeds import Speeds
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier, TierTokens
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.candidates import BlockSizes, Candidates, credited_work
 from router_strategies._cost import Rates, Work, prefill_seconds
 from tests.gateway.examples import MODEL, Clock, Events, a_pool, a_router
 

@@ -11,7 +11,7 @@ from gateway.fleet.speeds import Speeds
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier, TierTokens
-from gateway.prepared import Prepared
+from gateway.router.prepared import Prepared
 from router_strategies import Candidate
 from router_strategies._cost import Work, prefill_seconds
 

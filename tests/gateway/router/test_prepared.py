@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gateway.prepared import matchable_chains
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.prepared import matchable_chains
 from tests.gateway.examples import MODEL, a_pool, a_router
 
 

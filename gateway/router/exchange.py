@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gateway.usage import Usage
 
 if TYPE_CHECKING:
-    from gateway.decision import Decision
+    from gateway.router.decision import Decision
 
 
 @dataclass(slots=True)

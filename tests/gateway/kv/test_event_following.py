@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import time
 
-from gateway.event_following import EventFollowing
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_pool import ReplicaPool
+from gateway.kv.event_following import EventFollowing
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier

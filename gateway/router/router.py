@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gateway.attempt import Attempt
-from gateway.candidates import BlockSizes, Candidates, EventKnowledge, credited_work
-from gateway.decision import Decision, Stages
 from gateway.errors import BadRequest
 from gateway.fleet.inflight import InFlight
 from gateway.fleet.replica import Replica
@@ -21,11 +18,15 @@ from gateway.fleet.utilisation import Utilisation
 from gateway.kv.index import PrefixIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import TierTokens
-from gateway.prepared import Prepared, matchable_chains
+from gateway.kv.trust import FeedState
 from gateway.prompt.blocks import chain_root, extend_chain
 from gateway.prompt.encoded_prompt import EncodedPrompt
 from gateway.prompt.encoder import PromptEncoder
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.attempt import Attempt
+from gateway.router.candidates import BlockSizes, Candidates, EventKnowledge, credited_work
+from gateway.router.decision import Decision, Stages
+from gateway.router.prepared import Prepared, matchable_chains
 from router_strategies import Candidate, RouteRequest, Strategy
 from router_strategies._cost import Work, prefill_seconds
 
@@ -86,6 +87,7 @@ class Router:
         self._utilisation.dispatched(chosen.prefill_s, now)
         block_size = self._block_sizes.l0(replica)
         chain = prepared.chains.get(block_size)
+        keep = self._keeps_routed(replica)
         return Attempt(
             decision,
             replica,
@@ -100,7 +102,7 @@ class Router:
             self._routed.add(replica.key, {block_size: chain} if chain else {}, now=now),
             routed=self._routed,
             speeds=self._speeds,
-            keep_routed=self._events.stats(replica.key) is None,
+            keep_routed=keep,
             clock=self._clock,
         )
 
@@ -166,6 +168,16 @@ class Router:
         choice = self._strategies[prepared.strategy].select(request, candidates)
         replica = replicas[candidates.index(choice.candidate)]
         return replica, choice.candidate, choice.reason, len(replicas)
+
+    def _keeps_routed(self, replica: Replica) -> bool:
+        """Whether what is sent there is all that will be known of its cache: no events, or none that arrive."""
+        stats = self._events.stats(replica.key)
+        if stats is not None and stats.state is not FeedState.BLIND:
+            self._routed.forget_kept(replica.key)
+            return False
+        if replica.kv_blocks:
+            self._routed.set_capacity(replica.key, replica.kv_blocks)
+        return True
 
     def _decision(self, prepared: Prepared, replica: Replica, chosen: Candidate, reason: str, among: int) -> Decision:
         prompt_tokens = prepared.prompt.count

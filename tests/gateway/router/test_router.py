@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import BadRequest, ModelNotFound, NoReplica
-from gateway.fleet.inflight import PrefillSample
+from gateway.fleet.load_report import LoadReport
 from gateway.fleet.outcome import Outcome
 from gateway.fleet.speeds import Speeds
 from gateway.kv.memory_index import MemoryIndex
@@ -169,7 +169,6 @@ async def test_speeds_are_learned_from_first_bytes_and_ends() -> None:
     assert speeds.samples == 1
     assert speeds.rates.calibration == pytest.approx(2.0, rel=0.05)
     assert speeds.decode_s == pytest.approx(5.0 + 0.02 * 45)
-    assert PrefillSample(0, 0) == PrefillSample(0, 0)
 
 
 async def test_replicas_without_events_keep_what_they_were_sent() -> None:
@@ -182,6 +181,38 @@ async def test_replicas_without_events_keep_what_they_were_sent() -> None:
     follow_up = router.decide(await router.prepare(_request()))
 
     assert (follow_up.replica_id, follow_up.expected_tokens) == (attempt.decision.replica_id, 992)
+
+
+async def test_events_that_do_not_arrive_are_made_up_for_and_given_up_when_they_do() -> None:
+    """While a feed is blind what was sent is kept; once it is fresh only events count."""
+    clock, pool, events = Clock(), a_pool(), Events({"a": {}, "b": {}}, FeedState.BLIND)
+    router = a_router(pool, clock=clock, events=events)
+    first = router.attempt(await router.prepare(_request()))
+    first.end(Outcome.OK)
+    clock.now += 300
+    while_blind = router.decide(await router.prepare(_request()))
+    for replica in pool.replicas:
+        stats = events.stats(replica.key)
+        assert stats is not None
+        stats.state = FeedState.FRESH
+    router.attempt(await router.prepare(_request())).end(Outcome.UNREACHABLE)
+    clock.now += 300
+    once_fresh = router.decide(await router.prepare(_request()))
+
+    assert (while_blind.replica_id, while_blind.expected_tokens) == (first.decision.replica_id, 992)
+    assert once_fresh.expected_tokens == 0
+
+
+async def test_what_is_kept_is_bounded_by_the_replicas_capacity() -> None:
+    """A cache of 10 blocks cannot hold 62."""
+    clock, pool = Clock(), a_pool("a=http://a:1")
+    (replica,) = pool.replicas
+    replica.reported(LoadReport(kv_blocks=10), 0.0)
+    router = a_router(pool, clock=clock)
+    router.attempt(await router.prepare(_request())).end(Outcome.OK)
+    clock.now += 300
+
+    assert router.decide(await router.prepare(_request())).expected_tokens == 160
 
 
 async def test_names_and_fleets_that_do_not_fit() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.attempt import Attempt
 from gateway.fleet.inflight import InFlight
 from gateway.fleet.outcome import Outcome
 from gateway.fleet.speeds import Speeds
 from gateway.kv.routed import Routed
+from gateway.router.attempt import Attempt
 from gateway.usage import Usage
 from tests.gateway.examples import Clock, a_decision, a_pool
 
