@@ -50,15 +50,18 @@ from gateway.settings import KvEvents, Settings, SettingsError
 from gateway.supervisor import keep_running
 
 _log = logging.getLogger(__name__)
-_LISTEN_ON_S = 1.0  # how long new arrivals are still served after the stop was asked for
 
 
 class Gateway:
     """One gateway. Make it inside a running event loop; :meth:`run` it once."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = monotonic) -> None:
-        """Builds and binds everything. Raises ``SettingsError`` or ``OSError`` that says what is wrong."""
+    def __init__(self, settings: Settings, *, linger_s: float = 1.0, clock: Callable[[], float] = monotonic) -> None:
+        """Builds and binds everything. Raises ``SettingsError`` or ``OSError`` that says what is wrong.
+
+        ``linger_s``: how long new arrivals are still served after :meth:`stop`, while load balancers look elsewhere.
+        """
         self._settings = settings
+        self._linger_s = linger_s
         self._draining = False
         self._stop = asyncio.Event()
         self.stopped = False
@@ -158,10 +161,10 @@ class Gateway:
             await self._remote.close()
 
     async def _drain(self, serving: asyncio.Task[None]) -> None:
-        """Not ready first, so that who balances load looks elsewhere; new arrivals are served for a moment more."""
+        """Not ready first; new arrivals are served for a moment more."""
         self._draining = True
         _log.info("draining: %d connections open", self.edge.connections)
-        await asyncio.sleep(_LISTEN_ON_S if self.edge.connections else 0)
+        await asyncio.sleep(self._linger_s if self.edge.connections else 0)
         self.edge.drain()
         await serving
         _log.info("drained")
@@ -254,7 +257,7 @@ class Gateway:
 @asynccontextmanager
 async def running_gateway(settings: Settings) -> AsyncIterator[Gateway]:
     """A gateway that runs inside the block, and drains at its end."""
-    gateway = Gateway(settings)
+    gateway = Gateway(settings, linger_s=0)
     async with asyncio.TaskGroup() as group:
         group.create_task(gateway.run(), name="gateway")
         try:

@@ -38,7 +38,7 @@ async def small_gateway(urls: Sequence[str], strategy: str) -> AsyncIterator[str
                 await responder.write(data)
             await responder.end()
 
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         server = HttpServer(handle)
         await server.start()
         try:

@@ -25,7 +25,7 @@ async def running(**options: Any) -> AsyncIterator[Running]:
     """``options``: those of :class:`ReplicaOptions` that are not the default."""
     async with (
         SimulatedReplica(ReplicaOptions(**{"speeds": NO_TIME, **options})) as replica,
-        httpx.AsyncClient(base_url=replica.url, timeout=20, trust_env=False) as client,
+        httpx.AsyncClient(base_url=replica.url, timeout=60, trust_env=False) as client,
     ):
         yield Running(replica, client)
 

@@ -119,10 +119,10 @@ async def test_is_a_process_too() -> None:
         sys.executable, "-m", "loadtest", "replica", *ports, "--model", "m", stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    url, events, _, replay, _ = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().split()[:5]
+    url, events, _, replay, _ = (await asyncio.wait_for(process.stdout.readline(), 120)).decode().split()[:5]
     async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
         models = (await client.get("/v1/models")).json()
     process.terminate()
 
     assert (models["data"][0]["id"], events, replay) == ("m", "events", "replay")
-    assert await asyncio.wait_for(process.wait(), 30) != 0
+    assert await asyncio.wait_for(process.wait(), 120) != 0
