@@ -1,5 +1,5 @@
-"""What one relayed request, and one relayed chunk, costs in CPU time: the edge beside HAProxy where that is
-installed.
+"""What one relayed request, and one relayed chunk, costs in CPU time: the whole gateway under two strategies, its edge
+alone, and HAProxy where that is installed.
 
     python -m benchmarks.relay_cost [--rounds 5] [--seconds 3]
 
@@ -22,15 +22,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import httptools
+import httpx
 import uvloop
 
 from benchmarks.mock_replica import CHUNKS
+from loadtest.replica.model_folder import DEFAULT_FOLDER
 
 _HAPROXY = """
 global
@@ -120,9 +123,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(*command: str, port: int) -> Iterator[int]:
+def running(*command: str, port: int, settings: Mapping[str, str] | None = None) -> Iterator[int]:
     """The process of a command that listens on a port, once it does."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **(settings or {})})
     try:
         while socket.socket().connect_ex(("127.0.0.1", port)):
             if process.poll() is not None:
@@ -140,12 +143,34 @@ def measure(pid: int, port: int, load: Load, seconds: float) -> float:
     return 1e6 * (cpu_s(pid) - before) / max(1, answers * load.per)
 
 
+def settings_of(strategy: str, port: int, replica_port: int) -> dict[str, str]:
+    """The whole gateway as a user runs it, access log and metrics included."""
+    return {
+        "PREFIXWAY_LISTEN": f"127.0.0.1:{port}",
+        "PREFIXWAY_METRICS_LISTEN": "127.0.0.1:0",
+        "PREFIXWAY_ADMIN_LISTEN": "127.0.0.1:0",
+        "PREFIXWAY_REPLICAS": f"a=http://127.0.0.1:{replica_port},b=http://127.0.0.1:{replica_port}",
+        "PREFIXWAY_STRATEGY": strategy,
+        "PREFIXWAY_TOKENIZER": str(DEFAULT_FOLDER),
+        "PREFIXWAY_LOG_LEVEL": "error",
+    }
+
+
+def until_answered(port: int, load: Load) -> None:
+    """Return when a request is answered with 200: the gateway has met its replicas."""
+    url = f"http://127.0.0.1:{port}/v1/chat/completions"
+    body = load.request().partition(b"\r\n\r\n")[2]
+    while httpx.post(url, content=body, trust_env=False, timeout=10).status_code != 200:
+        time.sleep(0.1)
+
+
 def report(load: Load, figures: dict[str, list[float]]) -> None:
-    base = statistics.median(figures["edge"])
+    first = next(iter(figures))
+    base = statistics.median(figures[first])
     for name, values in figures.items():
         median = statistics.median(values)
         spread = f"({min(values):.1f} .. {max(values):.1f})"
-        print(f"{load.name:8}{name:9}{median:7.1f} us per {load.unit}  edge/this {base / median:5.2f}  {spread}")
+        print(f"{load.name:8}{name:12}{median:7.1f} us per {load.unit}  this/{first} {median / base:5.2f}  {spread}")
 
 
 def main() -> None:
@@ -159,8 +184,20 @@ def main() -> None:
             running(sys.executable, "-m", "benchmarks.mock_replica", str(replica_port), port=replica_port)
         )
         proxies = {"edge": free_port()}
-        command = (sys.executable, "-m", "benchmarks.bare_edge", str(proxies["edge"]), str(replica_port))
+        command: tuple[str, ...] = (
+            sys.executable,
+            "-m",
+            "benchmarks.bare_edge",
+            str(proxies["edge"]),
+            str(replica_port),
+        )
         pids = {"edge": stack.enter_context(running(*command, port=proxies["edge"]))}
+        for strategy in ("round_robin", "kv_aware"):
+            port = proxies[strategy] = free_port()
+            settings = settings_of(strategy, port, replica_port)
+            command = (sys.executable, "-m", "gateway", "serve")
+            pids[strategy] = stack.enter_context(running(*command, port=port, settings=settings))
+            until_answered(port, LOADS[0])
         if shutil.which("haproxy"):
             port = proxies["haproxy"] = free_port()
             config = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "haproxy.cfg"
