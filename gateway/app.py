@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
@@ -24,7 +25,7 @@ from gateway.edge.proxy import Proxy
 from gateway.edge.server import EdgeServer
 from gateway.edge.upstream_pool import UpstreamPool
 from gateway.fleet.discovery.static import StaticDiscovery
-from gateway.fleet.event_source import EventSource
+from gateway.fleet.event_source import EventSource, checked_endpoint
 from gateway.fleet.probes import Probes
 from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.fleet.replica_pool import ReplicaPool
@@ -36,6 +37,7 @@ from gateway.kv.routed import Routed
 from gateway.observe.access_log import AccessLog
 from gateway.observe.admin_app import admin_app
 from gateway.observe.fleet_metrics import FleetMetrics
+from gateway.observe.line_writer import LineWriter
 from gateway.observe.models_page import models_page
 from gateway.observe.probe_app import ProbeApp
 from gateway.observe.request_metrics import RequestMetrics
@@ -52,6 +54,12 @@ from gateway.supervisor import keep_running
 _log = logging.getLogger(__name__)
 
 
+class Part(Protocol):
+    """What runs in the background, and again after a failure."""
+
+    async def run(self) -> None: ...
+
+
 class Gateway:
     """One gateway. Make it inside a running event loop; :meth:`run` it once."""
 
@@ -61,55 +69,44 @@ class Gateway:
         ``linger_s``: how long new arrivals are still served after :meth:`stop`, while load balancers look elsewhere.
         """
         self._settings = settings
+        self._clock = clock
         self._linger_s = linger_s
         self._draining = False
         self._stop = asyncio.Event()
         self.stopped = False
-        self.pool = ReplicaPool()
-        self.index = MemoryIndex()
-        speeds, routed = Speeds(), Routed()
-        secret = settings.hash_secret.encode() or secrets.token_bytes(16)
+        self._secret = settings.hash_secret.encode() or secrets.token_bytes(16)
+        self._lines = LineWriter(sys.stdout) if settings.access_log else None
+        self.pool, self.index = ReplicaPool(), MemoryIndex()
+        self._routed, self._speeds = Routed(), Speeds()
         self.events = EventFollowing(
-            self.pool, self.index, routed, secret=secret, wall_clock=lambda: _wall_clock().timestamp()
+            self.pool, self.index, self._routed, secret=self._secret, wall_clock=lambda: _wall_clock().timestamp()
         )
-        self._probes = self._make_probes(clock)
+        self._probes = self._make_probes()
         self._remote = RemoteTokenizer(self.pool, clock=clock, api_key=settings.replica_api_key or None)
-        self._encoders = EncoderRegistry(
-            settings.tokenizer,
-            hub=TokenizerHub(),
-            remote=self._remote.tokenize,
-            max_prompt_chars=settings.max_prompt_chars,
-        )
+        self._encoders = self._make_encoders()
         self._loading = EncoderLoading(self._encoders)
-        self.router = Router(
-            pool=self.pool,
-            index=self.index,
-            routed=routed,
-            events=self.events,
-            speeds=speeds,
-            encoder=self._encoders.get,
-            strategies=_strategies(settings),
-            strategy=settings.strategy,
-            secret=secret,
-            clock=clock,
-        )
-        registry = CollectorRegistry()
-        self._requests = RequestMetrics(registry, self.pool.knows_model)
-        registry.register(self._fleet_metrics(speeds, clock))
-        self._access_log = AccessLog(sys.stdout, _wall_clock) if settings.access_log else None
-        self._status = self._make_status(speeds, clock)
+        self.router = self._make_router()
         self._upstream = UpstreamPool(
             connect_timeout_s=settings.connect_timeout_s, silence_timeout_s=settings.chunk_timeout_s
         )
-        self.edge = self._make_edge(clock)
+        registry = CollectorRegistry()
+        self._requests = RequestMetrics(registry, self.pool.knows_model)
+        registry.register(self._fleet_metrics())
+        self._observers = [self._requests.observe, *self._access_log()]
+        self.edge = self._make_edge()
         self.metrics = SideServer(ProbeApp(registry, self.is_ready), **settings.metrics_listen._asdict())
-        self.admin = SideServer(
-            admin_app(self._status.status, self._status.replicas, settings.admin_token),
-            **settings.admin_listen._asdict(),
-        )
+        self.admin = self._make_admin()
         for listener in (self.events, self._loading, self._requests):
             self.pool.listen(listener)
         self._discovery = self._make_discovery()
+        self.parts: tuple[Part, ...] = (
+            self._discovery,
+            self._probes,
+            self.events,
+            self._loading,
+            self.metrics,
+            self.admin,
+        )
 
     def is_ready(self) -> bool:
         """Not draining, and some replica has been healthy since start. Never depends on events or a tokenizer."""
@@ -121,10 +118,11 @@ class Gateway:
         return f"http://{self._settings.listen._replace(port=self.edge.port)}"
 
     async def until_complete(self) -> None:
-        """Wait until every configured replica is up and their tokenizers are loaded: for demos and tests."""
+        """Wait until every configured replica is up and its tokenizer was looked for: for demos and tests."""
 
         def complete() -> bool:
-            return all(server.healthy and self._encoders.get(server.namespace or "") for server in self.pool.servers)
+            looked_for = self._loading.sources()
+            return all(server.healthy and (server.namespace or "") in looked_for for server in self.pool.servers)
 
         while not complete():  # noqa: ASYNC110 - many things, none of which has an event
             await asyncio.sleep(0.02)
@@ -138,17 +136,7 @@ class Gateway:
         self._announce()
         try:
             async with asyncio.TaskGroup() as group:
-                background = [
-                    group.create_task(keep_running(part.run, type(part).__name__))
-                    for part in (
-                        self._discovery,
-                        self._probes,
-                        self.events,
-                        self._loading,
-                        self.metrics,
-                        self.admin,
-                    )
-                ]
+                background = [group.create_task(keep_running(part.run, type(part).__name__)) for part in self.parts]
                 serving = group.create_task(self.edge.run(), name="edge")
                 await self._stop.wait()
                 await self._drain(serving)
@@ -156,9 +144,16 @@ class Gateway:
                     task.cancel()
         finally:
             self.stopped = True
-            self._encoders.close()
-            self._upstream.close()
+            self._close()
             await self._remote.close()
+
+    def _close(self) -> None:
+        self._encoders.close()
+        self._upstream.close()
+        self.metrics.close()
+        self.admin.close()
+        if self._lines is not None:
+            self._lines.close()
 
     async def _drain(self, serving: asyncio.Task[None]) -> None:
         """Not ready first; new arrivals are served for a moment more."""
@@ -190,25 +185,50 @@ class Gateway:
             name = "PREFIXWAY_REPLICAS_FILE" if self._settings.replicas_file else "PREFIXWAY_REPLICAS"
             raise SettingsError(f"{name}: {error}") from error
 
-    def _make_probes(self, clock: Callable[[], float]) -> Probes:
+    def _make_probes(self) -> Probes:
         settings = self._settings
         return Probes(
             self.pool,
-            clock=clock,
+            clock=self._clock,
             interval_s=settings.probe_interval_s,
             timeout_s=settings.probe_timeout_s,
             api_key=settings.replica_api_key or None,
+            sources=None if settings.kv_events.mode == "off" else _fixed_source(settings.kv_events),
             ask_sources=settings.kv_events.mode == "auto",
-            default_source=_fixed_source(settings.kv_events),
         )
 
-    def _make_edge(self, clock: Callable[[], float]) -> EdgeServer:
+    def _make_encoders(self) -> EncoderRegistry:
+        try:
+            return EncoderRegistry(
+                self._settings.tokenizer,
+                hub=TokenizerHub(),
+                remote=self._remote.tokenize,
+                max_prompt_chars=self._settings.max_prompt_chars,
+            )
+        except ValueError as error:
+            raise SettingsError(f"PREFIXWAY_TOKENIZER: {error}") from error
+
+    def _make_router(self) -> Router:
+        return Router(
+            pool=self.pool,
+            index=self.index,
+            routed=self._routed,
+            events=self.events,
+            speeds=self._speeds,
+            encoder=self._encoders.get,
+            strategies=_strategies(self._settings),
+            strategy=self._settings.strategy,
+            secret=self._secret,
+            clock=self._clock,
+        )
+
+    def _make_edge(self) -> EdgeServer:
         settings = self._settings
         proxy = Proxy(
             self.router,
             self._upstream,
             self._observe,
-            clock=clock,
+            clock=self._clock,
             credentials=Credentials.of(replica_api_key=settings.replica_api_key, api_keys=bool(settings.api_keys)),
             show_receipt=settings.shows_receipt,
             hold_head=settings.hold_head,
@@ -225,33 +245,38 @@ class Gateway:
         return EdgeServer(app, **settings.listen._asdict(), drain_timeout_s=settings.drain_s)
 
     def _observe(self, exchange: Exchange) -> None:
-        self._requests.observe(exchange)
-        if self._access_log is not None:
-            self._access_log.observe(exchange)
+        for observe in self._observers:
+            observe(exchange)
 
-    def _fleet_metrics(self, speeds: Speeds, clock: Callable[[], float]) -> FleetMetrics:
+    def _access_log(self) -> list[Callable[[Exchange], None]]:
+        return [AccessLog(self._lines.write, _wall_clock).observe] if self._lines else []
+
+    def _fleet_metrics(self) -> FleetMetrics:
         return FleetMetrics(
             self.pool,
             self.index,
             lambda: self.events.feeds,
-            speeds,
+            self._speeds,
             unknown_settings=len(self._settings.unknown),
-            clock=clock,
+            log_lines_dropped=lambda: self._lines.dropped if self._lines else 0,
+            clock=self._clock,
         )
 
-    def _make_status(self, speeds: Speeds, clock: Callable[[], float]) -> Status:
-        return Status(
+    def _make_admin(self) -> SideServer:
+        status = Status(
             self.pool,
             self.index,
             self.events.stats,
-            speeds,
+            self._speeds,
             strategy=lambda: self.router.strategy,
             tokenizers=self._loading.sources,
             ready=self.is_ready,
             settings=self._settings.effective(),
             unknown_settings=self._settings.unknown,
-            clock=clock,
+            clock=self._clock,
         )
+        app = admin_app(status.status, status.replicas, self._settings.admin_token)
+        return SideServer(app, **self._settings.admin_listen._asdict())
 
 
 @asynccontextmanager
@@ -280,7 +305,13 @@ def _strategies(settings: Settings) -> dict[str, router_strategies.Strategy]:
 
 
 def _fixed_source(events: KvEvents) -> Callable[[ServerSpec, int], EventSource | None]:
-    """Where every replica publishes, by the setting."""
+    """Where every replica publishes, by the setting. Raises ``SettingsError`` for an address that is none."""
+    try:
+        for endpoint in (events.events, events.replay):
+            if endpoint is not None:
+                checked_endpoint(endpoint)
+    except ValueError as error:
+        raise SettingsError(f"PREFIXWAY_KV_EVENTS: {error}") from error
 
     def find(spec: ServerSpec, rank: int) -> EventSource | None:
         if events.events is None:

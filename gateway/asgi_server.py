@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
 
@@ -18,6 +19,22 @@ def listen_socket(host: str, port: int) -> socket.socket:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def server_of(app: Any, **options: Any) -> SignalFreeServer:
+    """A server of ``app`` with the options that all ports share; ``options`` are uvicorn's."""
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        **options,
+    )
+    return SignalFreeServer(config)
 
 
 class SignalFreeServer(uvicorn.Server):

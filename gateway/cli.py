@@ -11,6 +11,8 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import uvloop
+
 from gateway import __version__
 from gateway.settings import Settings, SettingsError
 
@@ -46,18 +48,14 @@ def _say(message: str) -> int:
     return _CONFIGURATION_WRONG
 
 
-def _run(main: object) -> None:
-    import uvloop
-
-    uvloop.run(main)  # type: ignore[arg-type]
-
-
 def _serve(_: argparse.Namespace) -> int:
     from gateway.app import Gateway
+    from gateway.observe.line_writer import LineWriter
     from gateway.observe.logs import configure_logging
 
     settings = Settings.from_env(os.environ)  # noqa: TID251 - the one place that hands it over
-    configure_logging(settings.log_level)
+    log = LineWriter(sys.stderr)
+    configure_logging(settings.log_level, log.write)
 
     async def serve() -> None:
         gateway = Gateway(settings)
@@ -66,7 +64,10 @@ def _serve(_: argparse.Namespace) -> int:
             asyncio.get_running_loop().add_signal_handler(number, gateway.stop)
         await gateway.run()
 
-    _run(serve())
+    try:
+        uvloop.run(serve())
+    finally:
+        log.close()
     return 0
 
 
@@ -81,7 +82,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     from loadtest.demo import run_demo
 
     try:
-        _run(run_demo(_demo_gateway, stay=arguments.stay, seed=arguments.seed))
+        uvloop.run(run_demo(_demo_gateway, stay=arguments.stay, seed=arguments.seed))
     except KeyboardInterrupt:
         print("\nstopped")
     return 0

@@ -83,7 +83,7 @@ class Delivery(Generic[PreparedT]):
         exchange = self._exchange
         exchange.attempts += 1
         exchange.decision = attempt.decision
-        exchange.decided_s = self._clock()
+        exchange.decided_s = exchange.decided_s or self._clock()
         return attempt
 
     def _another(self, prepared: PreparedT, outcome: Outcome) -> Attempt | None:

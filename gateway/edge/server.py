@@ -6,12 +6,7 @@ handlers.
 
 from __future__ import annotations
 
-from typing import cast
-
-import uvicorn
-from uvicorn._types import ASGI3Application
-
-from gateway.asgi_server import BACKLOG, SignalFreeServer, listen_socket
+from gateway.asgi_server import listen_socket, server_of
 from gateway.edge.client_protocol import ClientProtocol
 from gateway.edge.edge_app import EdgeApp
 from gateway.edge.routing import PreparedT
@@ -25,21 +20,13 @@ class EdgeServer:
     def __init__(self, app: EdgeApp[PreparedT], *, host: str, port: int, drain_timeout_s: float = 600.0) -> None:
         self._socket = listen_socket(host, port)
         self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(
-            cast("ASGI3Application", app),
+        self._server = server_of(
+            app,
             http=ClientProtocol,
-            ws="none",
-            lifespan="off",
             interface="asgi3",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=round(drain_timeout_s),
-            backlog=BACKLOG,
         )
-        self._server = SignalFreeServer(config)
 
     @property
     def started(self) -> bool:

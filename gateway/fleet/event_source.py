@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+_ENDPOINT = re.compile(r"tcp://(\{host\}|\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})|ipc://[^{}]+")
 
 
 class EventSource(NamedTuple):
@@ -11,6 +14,14 @@ class EventSource(NamedTuple):
     endpoint: str
     replay_endpoint: str | None = None
     topic: str = ""
+
+
+def checked_endpoint(text: str) -> str:
+    """``text``, if it is an address of ours: tcp with host (or ``{host}``) and port, or ipc. Else ``ValueError``."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or int(match[2] or 1) not in range(1, 65_536):
+        raise ValueError(f"{text!r} is not a ZeroMQ endpoint like tcp://{{host}}:5557")
+    return text
 
 
 def connectable(endpoint: str, host: str) -> str:

@@ -16,7 +16,6 @@ _NAMES = {
     "vllm:num_requests_waiting": "waiting",
     "vllm:kv_cache_usage_perc": "kv_usage",
     "vllm:gpu_cache_usage_perc": "kv_usage",  # until 0.10
-    "vllm:prompt_tokens_total": "prompt_tokens",
     "vllm:prefix_cache_queries_total": "prefix_queries",
     "vllm:prefix_cache_hits_total": "prefix_hits",
     "vllm:gpu_prefix_cache_queries_total": "prefix_queries",  # until 0.10
@@ -37,7 +36,6 @@ class LoadReport:
     running: float | None = None
     waiting: float | None = None
     kv_usage: float | None = None  # 0..1
-    prompt_tokens: float | None = None
     prefix_queries: float | None = None  # tokens looked up in the prefix cache
     prefix_hits: float | None = None  # tokens found there
     block_size: int | None = None

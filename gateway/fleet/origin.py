@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
+
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
 
 
 class Origin(NamedTuple):
@@ -29,6 +32,8 @@ class Origin(NamedTuple):
             raise ValueError(f"{url!r}: the port must be a number from 1 to 65535") from None
         if not parts.hostname or port == 0:
             raise ValueError(f"{url!r}: a replica's URL needs a host, like http://10.0.0.7:8000")
+        if not _HOST.fullmatch(parts.hostname):
+            raise ValueError(f"{url!r}: {parts.hostname!r} is no host name and no IP address")
         tls = parts.scheme == "https"
         return cls(tls, parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"))
 

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import httpx
 
 from gateway.fleet.event_source import EventSource, connectable
-from gateway.fleet.load_report import parse_metrics
+from gateway.fleet.load_report import ServerReport, parse_metrics
 from gateway.fleet.model_card import ModelCard, parse_models
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server import Server
+from gateway.supervisor import keep_running
 
 if TYPE_CHECKING:
     from gateway.fleet.server_spec import ServerSpec
 
 _log = logging.getLogger(__name__)
 
-#: Finds a server's event sources where neither its spec nor the server itself names them.
+#: Finds a rank's event source where neither the server's spec nor the server itself names one.
 SourceFinder = Callable[["ServerSpec", int], EventSource | None]
 
 
@@ -38,89 +40,85 @@ class Probes:
         interval_s: float = 2.0,
         timeout_s: float = 5.0,
         api_key: str | None = None,
+        sources: SourceFinder | None,
         ask_sources: bool = True,
-        default_source: SourceFinder = lambda _spec, _rank: None,
     ) -> None:
+        """``sources`` finds what configuration says of a rank's events; ``None``: events are not wanted at all."""
         self._pool = pool
         self._clock = clock
         self._interval_s = interval_s
-        self._ask_sources = ask_sources
-        self._default_source = default_source
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._http = httpx.AsyncClient(headers=headers, timeout=timeout_s, trust_env=False, follow_redirects=False)
-        self._tasks: dict[Server, asyncio.Task[None]] = {}
+        self._timeout_s = timeout_s
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._find_source = sources
+        self._ask_sources = ask_sources and sources is not None
         self._refused: set[tuple[Server, str]] = set()
 
     async def run(self) -> None:
-        """Probe until cancelled."""
-        async with self._http, asyncio.TaskGroup() as group:
+        """Probe until cancelled. May be run again after a failure."""
+        tasks: dict[Server, asyncio.Task[None]] = {}
+        http = httpx.AsyncClient(
+            headers=self._headers, timeout=self._timeout_s, trust_env=False, follow_redirects=False
+        )
+        async with http, asyncio.TaskGroup() as group:
             while True:
-                self._follow_fleet(group)
+                current = set(self._pool.servers)
+                for server in [server for server in tasks if server not in current]:
+                    tasks.pop(server).cancel()
+                for server in current - tasks.keys():
+                    prober = partial(self._probe_forever, http, server)
+                    tasks[server] = group.create_task(keep_running(prober, f"the prober of {server.id}"))
                 await asyncio.sleep(min(self._interval_s, 0.25))
 
-    def _follow_fleet(self, group: asyncio.TaskGroup) -> None:
-        current = set(self._pool.servers)
-        for server in [server for server in self._tasks if server not in current]:
-            self._tasks.pop(server).cancel()
-        for server in current - self._tasks.keys():
-            self._tasks[server] = group.create_task(self._probe_forever(server), name=f"probe {server.id}")
-
-    async def _probe_forever(self, server: Server) -> None:
+    async def _probe_forever(self, http: httpx.AsyncClient, server: Server) -> None:
         while True:
-            await self.probe(server)
+            await self._probe(http, server)
             await asyncio.sleep(self._interval_s)
 
-    async def probe(self, server: Server) -> None:
+    async def _probe(self, http: httpx.AsyncClient, server: Server) -> None:
         """One round. A server that answers /health is healthy, whatever its other pages say."""
         before = server.healthy
-        fault = await self._health(server)
+        fault = await self._health(http, server)
         if fault:
             server.probe_missed(fault)
         else:
-            await self._identify(server)
-            await self._metrics(server)
+            report = await self._metrics(http, server)
+            await self._identify(http, server, report)
+            self._report(server, report)
             server.probe_answered()
         if server.healthy != before:
-            _log.log(
-                logging.INFO if server.healthy else logging.WARNING,
-                "replica %s is %s",
-                server.id,
-                "healthy" if server.healthy else f"down: {fault}",
-            )
+            level = logging.INFO if server.healthy else logging.WARNING
+            state = "healthy" if server.healthy else f"down: {fault}"
+            _log.log(level, "replica %s is %s", server.id, state)
 
-    async def _health(self, server: Server) -> str:
+    async def _health(self, http: httpx.AsyncClient, server: Server) -> str:
         try:
-            answer = await self._http.get(f"{server.spec.origin.url}/health")
+            answer = await http.get(f"{server.spec.origin.url}/health")
         except httpx.HTTPError as error:
             return f"/health: {type(error).__name__}"
         return "" if answer.is_success else f"/health answered {answer.status_code}"
 
-    async def _identify(self, server: Server) -> None:
-        cards = await self._models(server)
-        sources = await self._sources(server)
-        if cards is not None and (cards != server.cards or sources != server.event_sources or not server.replicas):
-            self._pool.identify(server, cards, sources)
+    async def _identify(self, http: httpx.AsyncClient, server: Server, report: ServerReport) -> None:
+        cards = await self._models(http, server)
+        asked = await self._asked_sources(http, server) if self._ask_sources else {}
+        ranks = sorted({*asked, *report.ranks}) or [replica.key.rank for replica in server.replicas] or [0]
+        sources = {rank: source for rank in ranks if (source := self._source(server, asked, rank)) is not None}
+        known = [replica.key.rank for replica in server.replicas]
+        if cards != server.cards or sources != server.event_sources or ranks != known:
+            self._pool.identify(server, cards, sources, ranks)
 
-    async def _models(self, server: Server) -> tuple[ModelCard, ...] | None:
-        """The server's models; empty where it lists none; ``None`` to keep what is known."""
-        answer = await self._get_json(server, "/v1/models")
-        if answer is None:
-            return server.cards if server.replicas else ()
-        return parse_models(answer)
+    def _source(self, server: Server, asked: Mapping[int, EventSource], rank: int) -> EventSource | None:
+        """The server's own configuration first, then its own word, then what holds for the whole fleet."""
+        if self._find_source is None:
+            return None
+        return server.spec.event_source(rank) or asked.get(rank) or self._find_source(server.spec, rank)
 
-    async def _sources(self, server: Server) -> dict[int, EventSource]:
-        """Event sources by rank: the spec's word first, then the server's own, then the fleet's default."""
-        asked = await self._asked_sources(server) if self._ask_sources else {}
-        ranks = sorted(asked) or [0]
-        found: dict[int, EventSource] = {}
-        for rank in ranks:
-            source = server.spec.event_source(rank) or asked.get(rank) or self._default_source(server.spec, rank)
-            if source is not None:
-                found[rank] = source
-        return found
+    async def _models(self, http: httpx.AsyncClient, server: Server) -> tuple[ModelCard, ...]:
+        """The server's models; what is known where it does not say."""
+        answer = await self._get_json(http, server, "/v1/models")
+        return server.cards if answer is None else parse_models(answer)
 
-    async def _asked_sources(self, server: Server) -> dict[int, EventSource]:
-        answer = await self._get_json(server, "/kv_event_sources")
+    async def _asked_sources(self, http: httpx.AsyncClient, server: Server) -> dict[int, EventSource]:
+        answer = await self._get_json(http, server, "/kv_event_sources")
         if answer is None:
             return server.event_sources  # an older vLLM, or a moment's failure: keep what is known
         host = server.spec.origin.host
@@ -136,14 +134,15 @@ class Probes:
                 )
         return found
 
-    async def _metrics(self, server: Server) -> None:
+    async def _metrics(self, http: httpx.AsyncClient, server: Server) -> ServerReport:
+        """What /metrics says; nothing where it does not answer."""
         try:
-            answer = await self._http.get(f"{server.spec.origin.url}/metrics")
+            answer = await http.get(f"{server.spec.origin.url}/metrics")
         except httpx.HTTPError:
-            return
-        if not answer.is_success:
-            return
-        report = parse_metrics(answer.text)
+            return ServerReport({}, None)
+        return parse_metrics(answer.text) if answer.is_success else ServerReport({}, None)
+
+    def _report(self, server: Server, report: ServerReport) -> None:
         now = self._clock()
         for replica in server.replicas:
             if (rank_report := report.ranks.get(replica.key.rank)) is not None:
@@ -151,9 +150,9 @@ class Probes:
         if report.process_start_s is not None:
             self._pool.process_started(server, report.process_start_s)
 
-    async def _get_json(self, server: Server, path: str) -> object | None:
+    async def _get_json(self, http: httpx.AsyncClient, server: Server, path: str) -> object | None:
         try:
-            answer = await self._http.get(f"{server.spec.origin.url}{path}")
+            answer = await http.get(f"{server.spec.origin.url}{path}")
             self._note_refusal(server, path, answer.status_code)
             return answer.json() if answer.is_success else None
         except (httpx.HTTPError, ValueError):

@@ -6,7 +6,7 @@ know of joins, restarts and departures is a listener.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from gateway.errors import BadRequest, ModelNotFound, NoReplica
@@ -61,6 +61,11 @@ class ReplicaPool:
         return (replica for server in self._servers.values() for replica in server.replicas)
 
     @property
+    def healthy_replicas(self) -> int:
+        """How many replicas answer their probes, whatever they serve."""
+        return sum(len(server.replicas) for server in self.servers if server.healthy)
+
+    @property
     def was_ready(self) -> bool:
         """Whether any replica has been healthy since start."""
         return any(server.was_healthy for server in self.servers)
@@ -90,12 +95,17 @@ class ReplicaPool:
                 self._servers[spec.id] = Server(spec, self._new_breaker())
         self._index_models()
 
-    def identify(self, server: Server, cards: Sequence[ModelCard], sources: dict[int, EventSource]) -> None:
-        """The probes learned ``server``'s models, ranks and event sources."""
+    def identify(
+        self,
+        server: Server,
+        cards: Sequence[ModelCard],
+        sources: Mapping[int, EventSource],
+        ranks: Sequence[int] = (0,),
+    ) -> None:
+        """The probes learned ``server``'s models, its data-parallel ranks and where these publish events."""
         server.cards = tuple(cards)
-        server.event_sources = sources
+        server.event_sources = dict(sources)
         self._index_models()
-        ranks = sorted(sources) or [0]
         keep = {replica.key.rank: replica for replica in server.replicas if self._still(replica, ranks)}
         for replica in server.replicas:
             if replica.key.rank not in keep:
@@ -182,6 +192,11 @@ class ReplicaPool:
         if not healthy:
             raise NoReplica(f"No healthy replica: {self._faults(serving)}")
         return [replica for server in ready or healthy for replica in server.replicas]
+
+    def replica_ids(self, server_ids: Collection[str]) -> frozenset[str]:
+        """The replicas of these servers, by id."""
+        servers = (self._servers[id_] for id_ in server_ids if id_ in self._servers)
+        return frozenset(replica.id for server in servers for replica in server.replicas)
 
     def models(self) -> list[ModelCard]:
         """The union of what healthy servers serve, by id, in the order they were configured."""

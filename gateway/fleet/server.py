@@ -25,7 +25,6 @@ class Server:
         self.cards: tuple[ModelCard, ...] = ()
         self.replicas: list[Replica] = []
         self.event_sources: dict[int, EventSource] = {}
-        self.version = ""
         self.process_start_s: float | None = None
         self.draining = False
         self.healthy = False

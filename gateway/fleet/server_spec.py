@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 from urllib.parse import parse_qsl
 
-from gateway.fleet.event_source import EventSource, connectable
+from gateway.fleet.event_source import EventSource, checked_endpoint, connectable
 from gateway.fleet.origin import Origin
 
 _OPTIONS = ("events", "replay", "speed")
@@ -40,8 +40,8 @@ class ServerSpec(NamedTuple):
             id=name or origin.netloc + origin.base_path,
             origin=origin,
             speed=_speed(options.get("speed", "1")),
-            events=_endpoint(options.get("events")),
-            replay=_endpoint(options.get("replay")),
+            events=checked_endpoint(options["events"]) if "events" in options else None,
+            replay=checked_endpoint(options["replay"]) if "replay" in options else None,
         )
 
     def event_source(self, rank: int) -> EventSource | None:
@@ -76,12 +76,6 @@ def _speed(text: str) -> float:
     if not 0.001 <= speed <= 1000:
         raise ValueError(f"speed={text!r} must lie between 0.001 and 1000")
     return speed
-
-
-def _endpoint(text: str | None) -> str | None:
-    if text is not None and not text.startswith(("tcp://", "ipc://", "inproc://")):
-        raise ValueError(f"{text!r} is not a ZeroMQ endpoint like tcp://{{host}}:5557")
-    return text
 
 
 def _shifted(endpoint: str, rank: int) -> str:

@@ -29,7 +29,7 @@ TIER_OF_MEDIUM: Mapping[str | None, Tier] = {
 #: Every how many single-block stores to look for holes all the way up; see :meth:`Ownership.credit`.
 _THOROUGH_EVERY = 8
 
-BlockSizeSeen = Callable[[ReplicaKey, Tier, int], None]
+BlockSizeSeen = Callable[[Tier, int], None]
 
 
 class _Space:
@@ -106,7 +106,7 @@ class Applier:
             chain = space.resolver.resolve(event)
         if space.resolver.block_size != space.known_block_size:
             space.known_block_size = space.resolver.block_size
-            self._block_size_seen(self.key, tier, space.known_block_size)
+            self._block_size_seen(tier, space.known_block_size)
         if tier is Tier.L0:
             self._own_in_gpu(space, chain)
         else:

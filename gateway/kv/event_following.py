@@ -32,7 +32,7 @@ class EventFollowing:
         self._pool = pool
         self._routed = routed
         self._indexer = Indexer(
-            index, secret=secret, restarted=self._restarted, block_size_seen=lambda *_: None, wall_clock=wall_clock
+            index, secret=secret, restarted=self._restarted, caught_up=routed.forget_kept, wall_clock=wall_clock
         )
 
     async def run(self) -> None:

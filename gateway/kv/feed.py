@@ -52,6 +52,10 @@ class FeedSink(Protocol):
         """The next batch is the first known one of a new engine process."""
         ...
 
+    def caught_up(self) -> None:
+        """From now on what was told is all there is, until something is lost again."""
+        ...
+
 
 class Feed:
     """Fit for one :meth:`run`. Writes the parts of ``stats`` that concern the stream."""
@@ -133,7 +137,12 @@ class Feed:
         self._check_clock(now)
         self._stats.gaps = self._sequence.gaps
         self._stats.last_sequence = self._sequence.last
-        self._stats.state = self._state(now)
+        self._settle_state(self._state(now))
+
+    def _settle_state(self, state: FeedState) -> None:
+        before, self._stats.state = self._stats.state, state
+        if state is FeedState.FRESH and before is not state:
+            self._sink.caught_up()
 
     def _read_live(self, subscription: Subscription) -> tuple[list[Batch], bool]:
         """Batches that came, and whether these are all."""

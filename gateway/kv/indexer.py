@@ -15,7 +15,7 @@ import zmq
 
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_key import ReplicaKey
-from gateway.kv.applier import Applier, BlockSizeSeen
+from gateway.kv.applier import Applier
 from gateway.kv.events import decode
 from gateway.kv.feed import DEFAULT_TIMING, Feed, FeedTiming
 from gateway.kv.feed_stats import FeedStats
@@ -71,18 +71,22 @@ class Follower:
         self._applier = self._owner.replace(self)
         _LOGGER.info("%s is a new engine process: %r", self.key.replica_id, self.key)
 
+    def caught_up(self) -> None:
+        """Events tell all there is to know."""
+        self._owner.caught_up(self.key)
+
     def start_over(self) -> None:
         """Forget all that was applied, before a feed begins at the beginning."""
         self._applier = self._owner.begin(self)
 
-    def saw_block_size(self, key: ReplicaKey, tier: Tier, block_size: int) -> None:
-        """Pass on what a tier's blocks measure, in tokens."""
+    def saw_block_size(self, tier: Tier, block_size: int) -> None:
+        """Note what a tier's blocks measure, in tokens."""
         self.stats.block_sizes[tier] = block_size
-        self._owner.block_size_seen(key, tier, block_size)
 
 
 class Indexer:
-    """``restarted`` answers with the key of the engine process that took a key's place.
+    """``restarted`` answers with the key of the engine process that took a key's place; ``caught_up`` hears of each
+    replica whose events begin to tell all there is.
 
     ``wall_clock``: seconds since the epoch, for the lag of events alone.
     """
@@ -93,12 +97,12 @@ class Indexer:
         *,
         secret: bytes,
         restarted: NewIncarnation,
-        block_size_seen: BlockSizeSeen,
+        caught_up: Callable[[ReplicaKey], None],
         wall_clock: Callable[[], float],
         timing: FeedTiming = DEFAULT_TIMING,
         max_blocks_per_tier: int = MAX_BLOCKS_PER_TIER,
     ) -> None:
-        self.block_size_seen = block_size_seen
+        self.caught_up = caught_up
         self.wall_clock = wall_clock
         self._index = index
         self._secret = secret

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TextIO
 
 import msgspec
 
@@ -14,17 +13,16 @@ _MOST_MODEL_CHARS = 128
 
 
 class AccessLog:
-    """Writes to ``out``, a line each, flushed."""
+    """Hands each line to ``write``."""
 
-    def __init__(self, out: TextIO, wall_clock: Callable[[], datetime]) -> None:
-        self._out = out
+    def __init__(self, write: Callable[[str], None], wall_clock: Callable[[], datetime]) -> None:
+        self._write = write
         self._wall_clock = wall_clock
         self._encode = msgspec.json.Encoder().encode
 
     def observe(self, exchange: Exchange) -> None:
         """Write the line of an exchange that ended."""
-        self._out.write(self._encode(self._line(exchange)).decode() + "\n")
-        self._out.flush()
+        self._write(self._encode(self._line(exchange)).decode())
 
     def _line(self, exchange: Exchange) -> dict[str, object]:
         line: dict[str, object] = {
@@ -46,7 +44,9 @@ class AccessLog:
         if exchange.decision is not None:
             line |= exchange.decision.log_fields()
         if exchange.usage is not None:
-            line |= exchange.usage._asdict() | {"prompt_tokens": exchange.usage.prompt_tokens}
+            line["usage_prompt_tokens"] = exchange.usage.prompt_tokens
+            line["completion_tokens"] = exchange.usage.completion_tokens
+            line["cached_tokens"] = exchange.usage.cached_tokens
         return line
 
 

@@ -24,6 +24,13 @@ def admin_app(
             return JSONResponse({"detail": "the admin token is missing or wrong"}, status_code=401)
         return await call_next(request)
 
-    app.add_api_route("/status", status, methods=["GET"], response_model=None)
-    app.add_api_route("/replicas", replicas, methods=["GET"], response_model=None)
+    # Coroutines, because FastAPI runs plain functions in a thread, and these pages read the event loop's own state.
+    @app.get("/status", response_model=None)
+    async def status_page() -> dict[str, object]:
+        return status()
+
+    @app.get("/replicas", response_model=None)
+    async def replicas_page() -> list[dict[str, object]]:
+        return replicas()
+
     return app

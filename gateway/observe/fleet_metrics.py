@@ -34,6 +34,7 @@ class FleetMetrics(Collector):
         speeds: Speeds,
         *,
         unknown_settings: int,
+        log_lines_dropped: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
         self._pool = pool
@@ -41,6 +42,7 @@ class FleetMetrics(Collector):
         self._feeds = feeds
         self._speeds = speeds
         self._unknown_settings = unknown_settings
+        self._log_lines_dropped = log_lines_dropped
         self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
@@ -50,6 +52,9 @@ class FleetMetrics(Collector):
         yield _gauge("index_block_owners", "Pairs of block and owner in the index", owners)
         yield _gauge("index_bytes", "Its memory, estimated, counts and resolvers included", owners * BYTES_PER_OWNER)
         yield _gauge("prefill_calibration", "Actual over predicted prefill seconds", self._speeds.rates.calibration)
+        dropped = _counter("access_log_lines_dropped", "Lines that standard output did not take in time")
+        dropped.add_metric((), self._log_lines_dropped())
+        yield dropped
         yield _gauge("settings_unknown", "Names in the environment that are no setting", self._unknown_settings)
 
     def _replicas(self) -> Iterable[Metric]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 
@@ -25,10 +26,21 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def configure_logging(level: str) -> None:
-    """Send all logs of this process to standard error as JSON lines. ``level``: debug, info, warning or error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
+class LineHandler(logging.Handler):
+    """Hands each record, formatted, to ``write``."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        super().__init__()
+        self._write = write
+        self.setFormatter(JsonFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._write(self.format(record))
+
+
+def configure_logging(level: str, write: Callable[[str], None]) -> None:
+    """Hand all logs of this process to ``write``, a line each. ``level``: debug, info, warning or error."""
+    handler = LineHandler(write)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

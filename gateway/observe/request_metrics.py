@@ -64,6 +64,7 @@ class RequestMetrics:
         self._knows_model = knows_model
         self._families = _Families(registry)
         self._series: dict[tuple[str, str], _ModelSeries] = {}
+        self._present: set[str] = set()
 
     def observe(self, exchange: Exchange) -> None:
         """Count an exchange that ended."""
@@ -87,7 +88,8 @@ class RequestMetrics:
     def _observe_decision(self, series: _ModelSeries, decision: Decision) -> None:
         for stage, seconds in zip(series.stages, decision.stages):
             stage.observe(seconds)
-        self._families.decisions.labels(decision.strategy, decision.replica_id, decision.reason).inc()
+        if decision.replica_id in self._present:
+            self._families.decisions.labels(decision.strategy, decision.replica_id, decision.reason).inc()
         if decision.prompt_reason:
             self._families.unknown_prompts.labels(decision.prompt_reason).inc()
         series.prompt_tokens.inc(decision.prompt_tokens)
@@ -112,9 +114,10 @@ class RequestMetrics:
     # PoolListener: the series of a replica that left vanish
 
     def joined(self, replica: Replica, source: EventSource | None) -> None:
-        """Its series begin with its first request."""
+        self._present.add(replica.id)
 
     def left(self, replica: Replica) -> None:
+        self._present.discard(replica.id)
         self._families.decisions.remove_by_labels({"replica": replica.id})
 
     def process_changed(self, replica: Replica) -> None:

@@ -42,18 +42,20 @@ class EncoderRegistry:
         self._tokenizers: dict[Path, Tokenizer] = {}  # only the loader's one thread touches it
         self._loading: dict[str, asyncio.Lock] = {}
         self._encoders: dict[str, PromptEncoder] = {}
+        self._reasons: dict[str, str] = {}  # why a model has no tokenizer, as last logged
 
     def get(self, model: str) -> PromptEncoder | None:
         """``None`` for a model that is not loaded, or not yet."""
         return self._encoders.get(model)
 
     async def load(self, model: str, root: str) -> PromptEncoder:
-        """Find and load the tokenizer of ``model``; ``root`` is its ``root`` in /v1/models. Once a model.
+        """Find and load the tokenizer of ``model``; ``root`` is its ``root`` in /v1/models.
 
-        Without a tokenizer the encoder asks a replica, or has no answer: it never raises for that.
+        Until it is found the encoder asks a replica, or has no answer; loading again looks again. Loaded: no change.
         """
         async with self._loading.setdefault(model, asyncio.Lock()):
-            if model not in self._encoders:
+            if not isinstance(self._encoders.get(model), LocalEncoder):
+                self._encoders.setdefault(model, self._fallback(model, "no_tokenizer"))
                 self._encoders[model] = await self._load(model, root)
             return self._encoders[model]
 
@@ -68,7 +70,7 @@ class EncoderRegistry:
             found, tokenizer = await loop.run_in_executor(self._loader, self._find, model, root)
         except TokenizerNotFound as reason:
             self._warn_absent(model, reason)
-            return self._fallback(model, "no_tokenizer")
+            return self._encoders[model]
         logger.info(
             "tokenizer of %s: %s (%s), %s",
             model,
@@ -99,6 +101,10 @@ class EncoderRegistry:
         )
 
     def _warn_absent(self, model: str, reason: TokenizerNotFound) -> None:
+        """Once for each reason: it is looked for again and again."""
+        if self._reasons.get(model) == str(reason):
+            return
+        self._reasons[model] = str(reason)
         consequence = "prompts stay unknown" if self._remote is None else "a replica tokenizes every prompt, slowly"
         logger.warning("no tokenizer for %s, %s. Set PREFIXWAY_TOKENIZER. Tried: %s", model, consequence, reason)
 

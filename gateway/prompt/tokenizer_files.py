@@ -93,10 +93,10 @@ def _renders_natively(folder: Path) -> bool:
 
 
 def _chat_templates(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
-    templates = {path.stem: path.read_text("utf-8") for path in folder.glob("additional_chat_templates/*.jinja")}
+    templates = {path.stem: _read_text(path) for path in folder.glob("additional_chat_templates/*.jinja")}
     main = folder / "chat_template.jinja"
     if main.is_file():
-        templates["default"] = main.read_text("utf-8")
+        templates["default"] = _read_text(main)
     if templates:
         return templates
     processor = _read_object(folder / "chat_template.json").get("chat_template")
@@ -111,6 +111,14 @@ def _named_templates(value: object) -> dict[str, str]:
         value = {entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)}
     named = value.items() if isinstance(value, dict) else ()
     return {name: text for name, text in named if isinstance(name, str) and isinstance(text, str)}
+
+
+def _read_text(path: Path) -> str:
+    """Raises :class:`TokenizerNotFound`."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenizerNotFound(f"{path}: cannot be read: {error}") from error
 
 
 def _read_object(path: Path) -> dict[str, Any]:

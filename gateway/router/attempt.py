@@ -15,7 +15,10 @@ from gateway.usage import Usage
 
 
 class Attempt:
-    """Booked when it is made; :meth:`end` is called whatever happens, and only its first call counts."""
+    """Booked when it is made; :meth:`end` is called whatever happens, and only its first call counts.
+
+    ``keep_routed`` says at the end whether what was sent is all that will be known of the replica's cache.
+    """
 
     def __init__(
         self,
@@ -26,7 +29,7 @@ class Attempt:
         *,
         routed: Routed,
         speeds: Speeds,
-        keep_routed: bool,
+        keep_routed: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         self.decision = decision
@@ -65,7 +68,7 @@ class Attempt:
         if not self._replica.workload.end(self._inflight):
             return
         now = self._clock()
-        self._routed.end(self._routed_entry, now=now, keep=self._keep_routed and outcome is Outcome.OK)
+        self._routed.end(self._routed_entry, now=now, keep=outcome is Outcome.OK and self._keep_routed())
         self._replica.server.attempt_ended(outcome, retry_after_s, now)
         first_byte_s = self._inflight.first_byte_s
         if outcome is Outcome.OK and self._inflight.streamed and first_byte_s is not None:

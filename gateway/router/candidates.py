@@ -119,6 +119,6 @@ def credited_work(prompt_tokens: int, confirmed: tuple[int, int, int], routed: i
     """
     l0, l1, l2 = confirmed
     believed = (l0 + l1 + l2) * trust
-    if routed >= believed:
+    if routed > believed:
         return Work(prompt_tokens - routed if prompt_tokens > routed else 0.0, routed)
     return Work(prompt_tokens - believed if prompt_tokens > believed else 0.0, believed, l1 * trust, l2 * trust)

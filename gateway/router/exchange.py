@@ -22,7 +22,7 @@ class Exchange:
     request_id: str
     received_s: float  # head and body are in
     prepared_s: float = 0.0  # tokenized, hashed, matched
-    decided_s: float = 0.0  # the last attempt's replica was chosen
+    decided_s: float = 0.0  # the first attempt's replica was chosen: until then the gateway kept the client waiting
     first_byte_s: float = 0.0  # first body byte from the replica
     ended_s: float = 0.0
     model: str = ""  # as the client wrote it: bound it before it becomes a label

@@ -14,6 +14,9 @@ from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.decision import Stages
 
 _BYTES_PER_TOKEN = 4  # of English text in most vocabularies
+_MOST_GUESSED_TOKENS = 16_384  # a guess must not empty a replica
+_MEDIA_TOKENS = 1_024
+_MEDIA = frozenset({"image", "audio", "video", "file", "prompt_embeds", "route"})  # their bytes say nothing of tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,10 @@ class Prepared:
     @property
     def work_tokens(self) -> int:
         """Prompt tokens to plan with: counted, or guessed from the body's size where they are unknown."""
-        return self.prompt.count or self.request.size // _BYTES_PER_TOKEN
+        if self.prompt.count:
+            return self.prompt.count
+        guess = self.request.size // _BYTES_PER_TOKEN
+        return min(guess, _MEDIA_TOKENS if self.prompt.reason in _MEDIA else _MOST_GUESSED_TOKENS)
 
     @property
     def matchable(self) -> Mapping[int, Sequence[int]]:

@@ -27,7 +27,7 @@ from gateway.router.attempt import Attempt
 from gateway.router.candidates import BlockSizes, Candidates, EventKnowledge, credited_work
 from gateway.router.decision import Decision, Stages
 from gateway.router.prepared import Prepared, matchable_chains
-from router_strategies import Candidate, RouteRequest, Strategy
+from router_strategies import Candidate, RouteRequest, Strategy, canonical
 from router_strategies._cost import Work, prefill_seconds
 
 _NOTHING = TierTokens()
@@ -69,6 +69,7 @@ class Router:
     async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> Prepared:
         """Tokenize, hash and look up. Raises ``ModelNotFound``, ``NoReplica`` or ``BadRequest``."""
         began_s = self._clock()
+        chosen_strategy = self._allowed(strategy)
         served = self._pool.resolve(request.model)
         prompt = await self._encode(request, served)
         encoded_s = self._clock()
@@ -77,7 +78,7 @@ class Router:
         hashed_s = self._clock()
         confirmed = await self._confirmed(request, prompt, chains, replicas)
         stages = Stages(encoded_s - began_s, hashed_s - encoded_s, self._clock() - hashed_s)
-        return Prepared(request, served, self._allowed(strategy), prompt, chains, confirmed, stages)
+        return Prepared(request, served, chosen_strategy, prompt, chains, confirmed, stages)
 
     def attempt(self, prepared: Prepared, tried: frozenset[str] = frozenset()) -> Attempt:
         """Choose a replica outside the server ids ``tried`` and book the request there. Raises ``NoReplica``."""
@@ -87,7 +88,8 @@ class Router:
         self._utilisation.dispatched(chosen.prefill_s, now)
         block_size = self._block_sizes.l0(replica)
         chain = prepared.chains.get(block_size)
-        keep = self._keeps_routed(replica)
+        if replica.kv_blocks:
+            self._routed.set_capacity(replica.key, replica.kv_blocks)
         return Attempt(
             decision,
             replica,
@@ -102,7 +104,7 @@ class Router:
             self._routed.add(replica.key, {block_size: chain} if chain else {}, now=now),
             routed=self._routed,
             speeds=self._speeds,
-            keep_routed=keep,
+            keep_routed=lambda: self._is_told_nothing(replica),
             clock=self._clock,
         )
 
@@ -115,9 +117,13 @@ class Router:
     def _allowed(self, strategy: str | None) -> str:
         if strategy is None:
             return self.strategy
-        if strategy not in self._strategies:
-            raise BadRequest(f"No strategy is named {strategy!r}; there are {', '.join(self._strategies)}.")
-        return strategy
+        try:
+            name = canonical(strategy)
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
+        if name not in self._strategies:
+            raise BadRequest(f"{name} is not offered here.")
+        return name
 
     async def _encode(self, request: InferenceRequest, served: ServedModel) -> EncodedPrompt:
         if request.route == "other":
@@ -161,23 +167,18 @@ class Router:
             prompt_tokens=prepared.prompt.count,
             session=prepared.request.session,
             now=now,
-            utilisation=self._utilisation.per_replica(len(replicas), now),
+            utilisation=self._utilisation.per_replica(self._pool.healthy_replicas, now),
             model=prepared.served.namespace,
-            tried=tried,
+            tried=self._pool.replica_ids(tried),
         )
         choice = self._strategies[prepared.strategy].select(request, candidates)
         replica = replicas[candidates.index(choice.candidate)]
         return replica, choice.candidate, choice.reason, len(replicas)
 
-    def _keeps_routed(self, replica: Replica) -> bool:
-        """Whether what is sent there is all that will be known of its cache: no events, or none that arrive."""
+    def _is_told_nothing(self, replica: Replica) -> bool:
+        """Whether no events tell what it holds: none are sent, or none arrive."""
         stats = self._events.stats(replica.key)
-        if stats is not None and stats.state is not FeedState.BLIND:
-            self._routed.forget_kept(replica.key)
-            return False
-        if replica.kv_blocks:
-            self._routed.set_capacity(replica.key, replica.kv_blocks)
-        return True
+        return stats is None or stats.state is FeedState.BLIND
 
     def _decision(self, prepared: Prepared, replica: Replica, chosen: Candidate, reason: str, among: int) -> Decision:
         prompt_tokens = prepared.prompt.count

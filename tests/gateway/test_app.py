@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 
@@ -26,10 +28,34 @@ async def test_two_gateways_in_one_process() -> None:
     assert pages == ["round_robin", "least_loaded"]
 
 
-async def test_a_bad_replica_names_its_setting() -> None:
-    """The error says which setting and what is wrong with it."""
-    with pytest.raises(SettingsError, match="PREFIXWAY_REPLICAS: 'ftp://x': the scheme must be"):
-        Gateway(Settings.from_env({**LOOPBACK, "PREFIXWAY_REPLICAS": "ftp://x"}))
+@pytest.mark.parametrize(
+    ("name", "text", "fault"),
+    [
+        ("REPLICAS", "ftp://x", "PREFIXWAY_REPLICAS: 'ftp://x': the scheme must be"),
+        ("KV_EVENTS", "tcp://{hots}:5557", "PREFIXWAY_KV_EVENTS: 'tcp://{hots}:5557' is not a ZeroMQ endpoint"),
+        ("TOKENIZER", "a=b,a=c", "PREFIXWAY_TOKENIZER: .*names its model twice"),
+    ],
+)
+async def test_a_bad_value_names_its_setting(name: str, text: str, fault: str) -> None:
+    """What only a room can read is checked at the start as well: which setting, and what is wrong with it."""
+    with pytest.raises(SettingsError, match=fault):
+        Gateway(Settings.from_env({**LOOPBACK, f"PREFIXWAY_{name}": text}))
+
+
+async def test_parts_may_be_run_again() -> None:
+    """The supervisor restarts what failed: each part works again after its first run ended."""
+    gateway = Gateway(Settings.from_env(LOOPBACK))
+    for part in gateway.parts:
+        for _ in range(2):
+            task = asyncio.ensure_future(part.run())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not task.done(), part
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled(), (part, task)
+    gateway.stop()
+    await gateway.run()
 
 
 async def test_the_admin_token_guards_the_admin_port() -> None:

@@ -30,7 +30,7 @@ vllm:gpu_prefix_cache_hits_total{model_name="tiny"} 64.0
 vllm:prompt_tokens_total{model_name="tiny"} 97.0
 vllm:cache_config_info{block_size="32",num_gpu_blocks="256"} 1.0
 """
-REPORT = LoadReport(3.0, 7.0, 0.25, 97.0, 97.0, 64.0, 32, 256)
+REPORT = LoadReport(3.0, 7.0, 0.25, 97.0, 64.0, 32, 256)
 
 
 @pytest.mark.parametrize(("text", "start_s"), [(CURRENT, 1.79596717937e09), (OLDER, None)])

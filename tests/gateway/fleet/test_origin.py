@@ -34,6 +34,8 @@ def test_reads_and_normalises(url: str, origin: Origin, normal: str) -> None:
         ("http://a:99999", "port must be a number"),
         ("http://:8000", "needs a host"),
         ("http://user@a:1", "no user, query or fragment"),
+        ("http://ho\u200bst:8000", "no host name and no IP address"),
+        ("http://a b:8000", "no host name and no IP address"),
     ],
 )
 def test_a_bad_url_says_why(url: str, fault: str) -> None:

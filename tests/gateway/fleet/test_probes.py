@@ -22,7 +22,8 @@ from tests.fakes.waiting import eventually
 
 @asynccontextmanager
 async def _probing(pool: ReplicaPool, **options: Any) -> AsyncIterator[Probes]:
-    probes = Probes(pool, clock=monotonic, interval_s=0.02, timeout_s=2.0, **options)
+    wanted = {"sources": lambda _spec, _rank: None, **options}
+    probes = Probes(pool, clock=monotonic, interval_s=0.02, timeout_s=2.0, **wanted)
     task = asyncio.ensure_future(probes.run())
     try:
         yield probes
@@ -75,7 +76,7 @@ async def test_an_older_replica_gets_the_settings_source() -> None:
         def default(spec: ServerSpec, rank: int) -> EventSource:
             return EventSource(f"tcp://{spec.origin.host}:{5557 + rank}")
 
-        async with _probing(pool, default_source=default):
+        async with _probing(pool, sources=default):
             await eventually(lambda: all(server.replicas for server in pool.servers))
         sources = {server.id: server.event_sources for server in pool.servers}
 
@@ -155,3 +156,28 @@ async def test_every_probe_carries_our_key_and_a_wrong_one_is_told_once(caplog: 
 
     assert len([line for line in refusals if "/v1/models with 401: is PREFIXWAY_REPLICA_API_KEY right?" in line]) == 1
     assert not [line for line in refusals if "wrong" in line]
+
+
+async def test_ranks_are_known_without_their_events() -> None:
+    """A server that does not list event sources still shows its ranks on /metrics; both ports grow with the rank."""
+    options = ReplicaOptions(ranks=2, lists_event_sources=False)
+    async with SimulatedReplica(options) as simulated:
+        pool = _pool(f"a={simulated.url}?events=tcp://{{host}}:5&replay=tcp://{{host}}:105")
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: len(server.replicas) == 2)
+
+    assert [replica.id for replica in server.replicas] == ["a", "a#1"]
+    assert server.event_sources[1] == EventSource("tcp://127.0.0.1:6", "tcp://127.0.0.1:106")
+
+
+async def test_events_that_are_not_wanted_are_not_looked_for() -> None:
+    """Off is off, whatever a replica or its configuration says."""
+    async with SimulatedReplica() as simulated:
+        pool = _pool(f"{simulated.url}?events=tcp://{{host}}:5")
+        (server,) = pool.servers
+        async with _probing(pool, sources=None):
+            await eventually(lambda: server.healthy)
+
+    assert server.event_sources == {}
+    assert not [request for request in simulated.requests if "kv_event" in request.target]

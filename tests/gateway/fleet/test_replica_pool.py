@@ -159,7 +159,7 @@ def test_ranks_are_replicas_pinned_where_there_are_several() -> None:
     pool.listen(members)
     server = pool.server("a")
     assert server is not None
-    pool.identify(server, server.cards, {0: EventSource("tcp://a:5"), 1: EventSource("tcp://a:6")})
+    pool.identify(server, server.cards, {0: EventSource("tcp://a:5"), 1: EventSource("tcp://a:6")}, [0, 1])
 
     assert [(r.id, r.pinned_rank) for r in server.replicas] == [("a", 0), ("a#1", 1)]
     assert members.log == ["-a", "+a@tcp://a:5", "+a#1@tcp://a:6"]

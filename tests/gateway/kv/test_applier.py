@@ -37,7 +37,7 @@ class Replica:
             KEY,
             self.index,
             secret=SECRET,
-            block_size_seen=lambda _, tier, size: self.block_sizes.append((tier, size)),
+            block_size_seen=lambda tier, size: self.block_sizes.append((tier, size)),
             max_blocks_per_tier=1000,
         )
 

@@ -37,6 +37,9 @@ class Recorder:
     def restarted(self) -> None:
         self.told.append("restarted")
 
+    def caught_up(self) -> None:
+        """Said with the state, which these tests ask."""
+
     @property
     def numbers(self) -> list[int]:
         """The numbers of the batches alone."""

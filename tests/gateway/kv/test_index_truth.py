@@ -83,7 +83,7 @@ class World:
             index,
             secret=SECRET,
             restarted=self.restarted,
-            block_size_seen=lambda *_: None,
+            caught_up=lambda _: None,
             wall_clock=lambda: 0.0,
             timing=QUICK,
         )

@@ -32,7 +32,7 @@ class Pool:
     """The part of the pool that an indexer sees."""
 
     index: MemoryIndex = field(default_factory=MemoryIndex)
-    block_sizes: list[tuple[ReplicaKey, Tier, int]] = field(default_factory=list)
+    caught_up: list[ReplicaKey] = field(default_factory=list)
 
     def restarted(self, key: ReplicaKey) -> ReplicaKey:
         return key._replace(incarnation=key.incarnation + 1)
@@ -42,7 +42,7 @@ class Pool:
             self.index,
             secret=b"secret",
             restarted=self.restarted,
-            block_size_seen=lambda *seen: self.block_sizes.append(seen),
+            caught_up=self.caught_up.append,
             wall_clock=lambda: 1_000.0,
             timing=QUICK,
         )
@@ -79,7 +79,7 @@ async def test_replicas_are_followed_before_and_while_it_runs() -> None:
             stats = indexer.stats[A]
             assert (stats.batches, stats.decoded, stats.lag_s) == (1, 1, 3.0)
             assert stats.block_sizes == {Tier.L0: 4}
-            assert pool.block_sizes == [(A, Tier.L0, 4)]
+            assert A in pool.caught_up
             assert pool.index.owned(B, Tier.L0) == 0
 
 
@@ -136,7 +136,7 @@ async def test_a_restart_moves_to_the_key_the_pool_gives() -> None:
         assert list(pool.index.keys()) == [after]
         assert list(indexer.stats) == [after]
         assert (indexer.stats[after].restarts, indexer.stats[after].batches) == (1, 2)
-        assert pool.block_sizes == [(A, Tier.L0, 4), (after, Tier.L0, 4)]
+        assert after in pool.caught_up
         indexer.restarted_hint(after)
         indexer.unfollow(after)
         assert pool.index.block_owners() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -12,9 +11,10 @@ from tests.gateway.observe.examples import an_exchange
 
 
 def _line(**changes: object) -> dict[str, Any]:
-    out = io.StringIO()
-    AccessLog(out, lambda: datetime(2026, 1, 2, tzinfo=UTC)).observe(an_exchange(**changes))
-    (text,) = out.getvalue().splitlines()
+    lines: list[str] = []
+    AccessLog(lines.append, lambda: datetime(2026, 1, 2, tzinfo=UTC)).observe(an_exchange(**changes))
+    (text,) = lines
+    assert "\n" not in text
     line: dict[str, Any] = json.loads(text)
     return line
 
@@ -26,6 +26,7 @@ def test_a_request_in_full() -> None:
     assert line["time"] == "2026-01-02T00:00:00.000+00:00"
     assert (line["ttft_ms"], line["total_ms"], line["gateway_ms"]) == (500.0, 2000.0, 2.0)
     assert (line["replica"], line["matched"], line["reason"]) == ("a", "prompt=1925,l0=640", "prefix")
+    assert (line["prompt_tokens"], line["usage_prompt_tokens"]) == (1925, 1925)
     assert (line["cached_tokens"], line["completion_tokens"]) == (640, 7)
 
 

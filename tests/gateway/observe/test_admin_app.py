@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -17,6 +18,14 @@ async def test_the_two_pages() -> None:
     assert json.loads((await ask(app, "/status")).body) == {"ready": True}
     assert json.loads((await ask(app, "/replicas")).body) == [{"id": "a"}]
     assert (await ask(app, "/docs")).status == 404
+
+
+async def test_pages_are_made_on_the_event_loop() -> None:
+    """They read state that belongs to it: no other thread may."""
+    app = admin_app(lambda: {"thread": threading.get_ident()}, lambda: [{"thread": threading.get_ident()}], "")
+
+    assert json.loads((await ask(app, "/status")).body)["thread"] == threading.get_ident()
+    assert json.loads((await ask(app, "/replicas")).body)[0]["thread"] == threading.get_ident()
 
 
 @pytest.mark.parametrize(

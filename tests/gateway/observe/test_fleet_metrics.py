@@ -25,7 +25,11 @@ def test_replicas_feeds_and_index() -> None:
     b.server.probe_missed("gone")
     feeds = {a.key: FeedStats(state=FeedState.SUSPECT, decoded=7, gaps=1, dropped=Counter(other_group=2), lag_s=0.25)}
     registry = CollectorRegistry()
-    registry.register(FleetMetrics(pool, index, lambda: feeds, Speeds(), unknown_settings=1, clock=Clock()))
+    registry.register(
+        FleetMetrics(
+            pool, index, lambda: feeds, Speeds(), unknown_settings=1, log_lines_dropped=lambda: 3, clock=Clock()
+        )
+    )
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"prefixway_{name}", labels)
@@ -40,6 +44,7 @@ def test_replicas_feeds_and_index() -> None:
     assert value("kv_event_lag_seconds", replica="a") == 0.25
     assert value("index_block_owners") == 3
     assert value("settings_unknown") == 1
+    assert value("access_log_lines_dropped_total") == 3
     pool.reconcile([b.server.spec])
     assert value("replica_up", replica="a") is None
     assert value("replica_up", replica="b") == 1

@@ -21,7 +21,7 @@ def _attempt(clock: Clock, routed: Routed, speeds: Speeds) -> Attempt:
         routed.add(replica.key, {16: [1, 2, 3]}, now=clock.now),
         routed=routed,
         speeds=speeds,
-        keep_routed=False,
+        keep_routed=lambda: False,
         clock=clock,
     )
 

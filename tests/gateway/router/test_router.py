@@ -183,24 +183,61 @@ async def test_replicas_without_events_keep_what_they_were_sent() -> None:
     assert (follow_up.replica_id, follow_up.expected_tokens) == (attempt.decision.replica_id, 992)
 
 
-async def test_events_that_do_not_arrive_are_made_up_for_and_given_up_when_they_do() -> None:
-    """While a feed is blind what was sent is kept; once it is fresh only events count."""
-    clock, pool, events = Clock(), a_pool(), Events({"a": {}, "b": {}}, FeedState.BLIND)
+async def test_events_that_do_not_arrive_are_made_up_for() -> None:
+    """What was sent to a blind replica is kept; what ends once its events flow is theirs to confirm."""
+    clock, pool, events = Clock(), a_pool("a=http://a:1"), Events({"a": {}}, FeedState.BLIND)
     router = a_router(pool, clock=clock, events=events)
-    first = router.attempt(await router.prepare(_request()))
-    first.end(Outcome.OK)
+    router.attempt(await router.prepare(_request())).end(Outcome.OK)
     clock.now += 300
     while_blind = router.decide(await router.prepare(_request()))
+    other = list(range(1000, 2000))
+    running = router.attempt(await router.prepare(_request(other)))
     for replica in pool.replicas:
         stats = events.stats(replica.key)
         assert stats is not None
         stats.state = FeedState.FRESH
-    router.attempt(await router.prepare(_request())).end(Outcome.UNREACHABLE)
+    running.end(Outcome.OK)
     clock.now += 300
-    once_fresh = router.decide(await router.prepare(_request()))
 
-    assert (while_blind.replica_id, while_blind.expected_tokens) == (first.decision.replica_id, 992)
-    assert once_fresh.expected_tokens == 0
+    assert while_blind.expected_tokens == 992
+    assert router.decide(await router.prepare(_request(other))).expected_tokens == 0
+
+
+async def test_a_host_cache_hit_is_calibrated_with_its_loading() -> None:
+    """8 of 10 blocks of 64 in L1, loaded exactly as predicted: the calibration stays 1."""
+    clock, pool, speeds = Clock(), a_pool("b=http://b:1"), Speeds(prior_s=0.0001)
+    index = _index(pool, {"b": _chain(64, prompt=list(range(8200)))}, Tier.L1)
+    router = a_router(pool, clock=clock, index=index, events=Events({"b": {Tier.L0: 16, Tier.L1: 64}}), speeds=speeds)
+    attempt = router.attempt(await router.prepare(_request(list(range(8200)))))
+    clock.now += attempt.decision.prefill_s
+    attempt.first_byte()
+
+    assert attempt.decision.confirmed.a1 == 8192
+    assert speeds.rates.calibration == pytest.approx(1.0)
+
+
+async def test_a_picture_is_not_its_bytes_in_tokens() -> None:
+    """A megabyte of image data promises a bounded guess; so does a huge text nobody can tokenize."""
+    router = a_router(a_pool())
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1_000_000}}
+    picture = {"model": MODEL, "messages": [{"role": "user", "content": [image]}]}
+    text = {"model": MODEL, "messages": [{"role": "user", "content": "x" * 1_000_000}]}
+    guesses = [
+        router.decide(await router.prepare(InferenceRequest.parse("chat", json.dumps(body).encode()))).uncached_tokens
+        for body in (picture, text)
+    ]
+
+    assert guesses == [1024, 16_384]
+
+
+async def test_ranks_of_a_failed_server_keep_their_turn() -> None:
+    """A retry's strategy is told of replicas, not of servers."""
+    pool = a_pool()
+    server = pool.server("a")
+    assert server is not None
+    pool.identify(server, server.cards, {}, [0, 1])
+
+    assert pool.replica_ids({"a", "gone"}) == {"a", "a#1"}
 
 
 async def test_what_is_kept_is_bounded_by_the_replicas_capacity() -> None:
@@ -221,9 +258,9 @@ async def test_names_and_fleets_that_do_not_fit() -> None:
 
     with pytest.raises(ModelNotFound):
         await router.prepare(_request(model="nope"))
-    with pytest.raises(BadRequest, match="No strategy is named 'x'"):
+    with pytest.raises(BadRequest, match="no strategy is named 'x'"):
         await router.prepare(_request(), strategy="x")
-    assert (await router.prepare(_request(), strategy="round_robin")).strategy == "round_robin"
+    assert (await router.prepare(_request(), strategy="Round-Robin")).strategy == "round_robin"
 
 
 async def test_an_unknown_prompt_is_routed_by_load_and_its_size() -> None:

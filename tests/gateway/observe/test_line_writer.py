@@ -1,0 +1,70 @@
+"""Lines get out in order, and a reader that does not read costs lines, never time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+from gateway.observe.line_writer import LineWriter
+
+
+def test_lines_come_out_in_order_and_are_all_there_after_close() -> None:
+    """A thousand lines through a pipe."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as read, os.fdopen(writer, "w") as out:
+        lines = LineWriter(out)
+        for number in range(1000):
+            lines.write(f"line {number}")
+        lines.close()
+        out.close()
+
+        assert read.read().splitlines() == [f"line {number}" for number in range(1000)]
+    assert lines.dropped == 0
+
+
+def test_a_full_pipe_drops_lines_and_counts_them() -> None:
+    """Nobody reads: writing returns all the same, and what did not fit is counted."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as read, os.fdopen(writer, "w") as out:
+        lines = LineWriter(out, most_queued=10)
+        for _ in range(2000):
+            lines.write("x" * 1000)
+        dropped = lines.dropped
+        late_reader = threading.Thread(target=read.read)
+        late_reader.start()
+        lines.close()
+        out.close()
+        late_reader.join()
+
+    assert dropped > 1000
+
+
+def test_closing_does_not_wait_for_ever() -> None:
+    """A reader that never reads costs the close its time-out, no more."""
+    reader, writer = os.pipe()
+    out = os.fdopen(writer, "w")
+    lines = LineWriter(out, most_queued=10, close_timeout_s=0.01)
+    for _ in range(2000):
+        lines.write("x" * 1000)
+    lines.close()
+    os.close(reader)  # ends the thread that is stuck
+    lines._thread.join(0.5)
+    with suppress(OSError):
+        out.close()
+
+    assert lines.dropped > 1000
+
+
+def test_a_reader_that_left_is_survived() -> None:
+    """Lines to a closed pipe are lost and counted."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    out = os.fdopen(writer, "w", buffering=1)
+    lines = LineWriter(out)
+    lines.write("x")
+    lines.close()
+    with suppress(OSError):
+        out.close()
+
+    assert lines.dropped >= 1
