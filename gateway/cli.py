@@ -8,11 +8,13 @@ import gc
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import uvloop
 
+import router_strategies
 from gateway import __version__
 from gateway.settings import Settings, SettingsError
 
@@ -34,13 +36,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="prefixway", description="A prefix-aware routing gateway for vLLM.")
     parser.add_argument("--version", action="version", version=f"prefixway {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    serve = commands.add_parser("serve", help="run the gateway, as PREFIXWAY_* in the environment say")
+    serve = commands.add_parser(
+        "serve",
+        help="run the gateway, as PREFIXWAY_* in the environment say",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n\n".join(["strategies (PREFIXWAY_STRATEGY):", *map(_described, router_strategies.available())]),
+    )
     serve.set_defaults(run=_serve)
     demo = commands.add_parser("demo", help="simulated replicas, a gateway and a load under every strategy")
     demo.add_argument("--stay", action="store_true", help="keep the gateway up afterwards")
     demo.add_argument("--seed", type=int, default=1, help="of the load (default: 1)")
     demo.set_defaults(run=_demo)
     return parser
+
+
+def _described(strategy: str) -> str:
+    return f"{strategy}\n{textwrap.indent(router_strategies.describe(strategy), '    ')}"
 
 
 def _say(message: str) -> int:

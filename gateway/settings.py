@@ -163,7 +163,7 @@ class Settings:
     admin_token: Secret = setting("", "Bearer token of the admin port.", Secret)
     strategy: str = setting(
         "kv_aware",
-        f"Where requests go: {', '.join(router_strategies.available())}.",
+        "Where requests go: the name of a file in `router_strategies/`; `prefixway serve --help` lists them.",
         router_strategies.canonical,
     )
     strategy_options: Mapping[str, object] = setting("{}", "JSON: the strategy's options.", _options)

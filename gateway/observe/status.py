@@ -94,6 +94,8 @@ class Status:
             "running": report.running,
             "kv_usage": report.kv_usage,
             "kv_blocks": report.kv_blocks,
+            "prefix_queries": report.prefix_queries,
+            "prefix_hits": report.prefix_hits,
             "owned_blocks": {tier.name.lower(): self._index.owned(replica.key, tier) for tier in Tier},
             "events": self._events(self._feed(replica.key)),
         }

@@ -87,7 +87,7 @@ class Candidates:
             prefill_seconds(work, speeds.rates, replica.server.spec.speed),
             workload.promised_s(now),
             workload.kv_blocks + self._routed.unique_blocks(key),
-            (work.uncached + speeds.output_tokens) / block_size + 1,
+            (work.uncached + prepared.output_tokens(speeds.output_tokens)) / block_size + 1,
             report.kv_blocks or 0,
             workload.decoding,
             speeds.decode_s,

@@ -39,6 +39,11 @@ class Prepared:
         guess = self.request.size // _BYTES_PER_TOKEN
         return min(guess, _MEDIA_TOKENS if self.prompt.reason in _MEDIA else _MOST_GUESSED_TOKENS)
 
+    def output_tokens(self, mean: float) -> float:
+        """How many tokens the answer is expected to have: the mean, or the request's own limit."""
+        limit = self.request.max_tokens
+        return mean if limit is None else min(mean, max(0, limit))
+
     @property
     def matchable(self) -> Mapping[int, Sequence[int]]:
         """The part of the chains that a cache can spare; nothing for a request that reads no cache."""

@@ -97,7 +97,7 @@ class Router:
                 promised_s=chosen.prefill_s,
                 unscaled_s=self._unscaled_s(decision, chosen),
                 uncached_tokens=decision.uncached_tokens,
-                kv_blocks=1 + self._speeds.output_tokens / block_size,
+                kv_blocks=1 + prepared.output_tokens(self._speeds.output_tokens) / block_size,
                 streamed=prepared.request.stream,
                 dispatched_s=now,
             ),

@@ -116,15 +116,18 @@ async def test_a_client_that_leaves_frees_everything(strategy: str) -> None:
         assert next(iter(home.gateway.pool.servers)).breaker.is_closed
 
 
-async def test_a_dead_event_port_leaves_routing_by_load() -> None:
-    """Events go nowhere: requests are answered, and the replica's state says it is blind."""
+async def test_a_dead_event_port_leaves_routing_by_what_was_sent() -> None:
+    """No event arrives: follow-ups still go where their prefix was sent, and the state says blind."""
     options = ReplicaOptions(speeds=FAST, lists_event_sources=False)
     async with house(["a", "b"], options, kv_events="tcp://{host}:9,replay=tcp://{host}:19") as home:
-        answers = [await home.chat(f"hello {number}", max_tokens=1) for number in range(10)]
-        states = {feed.state.label for feed in home.gateway.events.feeds.values()}
+        long = "tell me about the sea " * 60
+        first = await home.chat(long, max_tokens=1)
+        answers = [await home.chat(f"{long}{number}", max_tokens=1) for number in range(10)]
+        page = await home.client.get(f"http://127.0.0.1:{home.gateway.admin.port}/replicas")
 
     assert {answer.status_code for answer in answers} == {200}
-    assert states <= {"blind", "suspect"}
+    assert {answer.headers["x-prefixway-replica"] for answer in answers} == {first.headers["x-prefixway-replica"]}
+    assert [replica["events"]["state"] for replica in page.json()] == ["blind", "blind"]
 
 
 async def test_a_missing_tokenizer_asks_a_replica_and_says_so(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gateway import __version__
 from gateway.cli import main
+from router_strategies import available
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,3 +35,13 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert "serve" in text
     assert "demo" in text
+
+
+def test_the_strategies_explain_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    """``prefixway serve --help`` has each file's own text."""
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    text = capsys.readouterr().out
+
+    assert all(f"\n{name}\n    " in text for name in available())
+    assert "cost = W + (1 + g) * x + M" in text

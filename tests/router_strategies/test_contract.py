@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import sys
+import types
 from dataclasses import asdict, fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router_strategies import REASONS, Candidate, RouteRequest, available, canonical, describe, load
+import router_strategies
+from router_strategies import REASONS, Candidate, RouteRequest, Strategy, available, canonical, describe, load
 
 amounts = st.floats(0, 1e6, allow_nan=False)
 counts = st.integers(0, 100_000)
@@ -118,3 +123,38 @@ def test_a_negative_weight_is_refused(name: str, option: str) -> None:
     """Options are checked when the strategy is built."""
     with pytest.raises(ValueError, match="negative"):
         load(name, {option: -1})
+
+
+@pytest.mark.parametrize("name", available())
+def test_knows_the_standard_library_and_the_contract_only(name: str) -> None:
+    """A strategy imports no other strategy: what two share has a file with an underscore."""
+    source = Path(router_strategies.__file__).with_name(f"{name}.py").read_text()
+    imported: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            imported.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            imported.update(alias.name for alias in node.names)
+    ours = {module for module in imported if module.split(".")[0] not in sys.stdlib_module_names}
+
+    assert ours <= {"router_strategies._types", "router_strategies._cost"}
+
+
+def test_the_readmes_strategy_is_one() -> None:
+    """The example of ten lines keeps the contract as it stands there."""
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
+    code = readme.partition("## Add a strategy")[2].partition("```python\n")[2].partition("```")[0]
+    module = types.ModuleType("readme_strategy")
+    sys.modules[module.__name__] = module  # dataclasses look there
+    try:
+        exec(compile(code, "README.md", "exec"), module.__dict__)
+        strategy: Strategy = module.__dict__["STRATEGY"]()
+        alone = strategy.select(RouteRequest(0), [Candidate("a")])
+        fuller, freer = Candidate("a", kv_usage=0.9), Candidate("b", kv_usage=0.1)
+        chosen = strategy.select(RouteRequest(0), [fuller, freer])
+    finally:
+        del sys.modules[module.__name__]
+
+    assert alone.reason == "only_candidate"
+    assert chosen.candidate is freer
+    assert chosen.reason in REASONS

@@ -40,3 +40,15 @@ async def test_a_request_that_reads_no_cache_matches_nothing() -> None:
 
     assert prepared.matchable == {}
     assert len(prepared.chains[16]) == 6
+
+
+async def test_an_answer_is_no_longer_than_its_limit() -> None:
+    """The mean is 256 tokens; a request for 10 has 10 at most, one without a limit the mean."""
+    router = a_router(a_pool())
+    lengths = []
+    for limit in ({"max_tokens": 10}, {"max_tokens": 1000}, {"max_tokens": None}):
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "x"}], **limit}
+        request = InferenceRequest.parse("chat", json.dumps(body).encode())
+        lengths.append((await router.prepare(request)).output_tokens(256.0))
+
+    assert lengths == [10, 256.0, 256.0]
