@@ -1,9 +1,9 @@
 """Who holds which block, in which tier.
 
-event_following   follows whoever is in the pool; what that is worth to the router
+event_following   follows whoever is in the pool
 indexer           one feed a replica, each writing the index
-feed              one replica's stream, in order: sequence decides, subscription and inbox talk ZeroMQ; feed_stats, trust
-events            a payload -> events, every encoding since vLLM 0.10
+feed              one replica's stream, in order: sequence decides; subscription, inbox: its sockets; feed_stats, trust
+events            a payload -> events: every encoding since vLLM 0.10
 applier           events -> index: resolver knows what a hash means, ownership counts what is held
 index             PrefixIndex, the protocol; memory_index over owner_masks: the one in this process
 routed            prompts sent whose blocks no event confirmed yet

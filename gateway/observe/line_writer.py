@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from typing import TextIO
+
+_REST_S = 0.01  # between two writes: one wake-up for many lines, since each would take the loop's turn
 
 
 class LineWriter:
@@ -15,34 +18,39 @@ class LineWriter:
 
     def __init__(self, out: TextIO, *, most_queued: int = 10_000, close_timeout_s: float = 2.0) -> None:
         self._out = out
+        self._most_queued = most_queued
         self._close_timeout_s = close_timeout_s
-        self._lines: queue.Queue[str | None] = queue.Queue(most_queued)
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="line-writer", daemon=True)
         self._thread.start()
         self.dropped = 0
 
     def write(self, line: str) -> None:
         """Queue ``line``, which has no newline at its end."""
-        try:
-            self._lines.put_nowait(line)
-        except queue.Full:
+        if self._lines.qsize() < self._most_queued:
+            self._lines.put(line)
+        else:
             self.dropped += 1
 
     def close(self) -> None:
         """No line after this one."""
-        try:
-            self._lines.put(None, timeout=self._close_timeout_s)
-        except queue.Full:
-            return
+        self._lines.put(None)
         self._thread.join(self._close_timeout_s)
 
     def _write_all(self) -> None:
-        line = self._lines.get()
-        while line is not None:
-            try:
-                self._out.write(f"{line}\n")
-                if self._lines.empty():
-                    self._out.flush()
-            except (OSError, ValueError):  # the reader is gone, or the stream is closed
-                self.dropped += 1
-            line = self._lines.get()
+        open_ = True
+        while open_:
+            lines = [self._lines.get()]
+            while not self._lines.empty():
+                lines.append(self._lines.get())
+            open_ = None not in lines
+            self._write([line for line in lines if line is not None])
+            if open_:
+                time.sleep(_REST_S)
+
+    def _write(self, lines: list[str]) -> None:
+        try:
+            self._out.write("".join(f"{line}\n" for line in lines))
+            self._out.flush()
+        except (OSError, ValueError):  # the reader is gone, or the stream is closed
+            self.dropped += len(lines)
