@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
@@ -39,6 +40,17 @@ def server_of(app: Any, **options: Any) -> SignalFreeServer:
 
 class SignalFreeServer(uvicorn.Server):
     """Signals are the process's business, not a port's."""
+
+    async def finish(self, timeout_s: float) -> None:
+        """After the end of serving: let tasks that were cancelled end, and what they wrote get out."""
+        state = self.server_state
+        if state.tasks:
+            await asyncio.wait(state.tasks, timeout=timeout_s)
+        for connection in state.connections:
+            connection.transport.close()
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while state.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - has no event
+            await asyncio.sleep(0.01)
 
     def abandon(self) -> None:
         """Break off everything, at once."""

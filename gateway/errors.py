@@ -9,6 +9,7 @@
     ├── HeadersTooLarge         431
     ├── Unauthorized            401
     ├── NoReplica               503  nothing healthy to send it to; says why, with Retry-After
+    ├── Stopping                503  the gateway ends before the answer does
     ├── ReplicaUnreachable      502  every attempt broke before the first body byte
     └── ReplicaTimeout          504
 
@@ -89,6 +90,15 @@ class NoReplica(GatewayError):
     def __init__(self, message: str, retry_after_s: int = 2) -> None:
         super().__init__(message, code="no_replica")
         self.retry_after_s = retry_after_s
+
+
+class Stopping(GatewayError):
+    status = 503
+    kind = "service_unavailable"
+
+    def __init__(self) -> None:
+        super().__init__("The gateway is stopping.", code="stopping")
+        self.retry_after_s = 1
 
 
 class ReplicaUnreachable(GatewayError):

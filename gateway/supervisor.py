@@ -9,14 +9,22 @@ from collections.abc import Awaitable, Callable
 _log = logging.getLogger(__name__)
 
 
+_LONGEST_PAUSE_S = 60.0
+
+
 async def keep_running(run: Callable[[], Awaitable[None]], name: str, *, pause_s: float = 1.0) -> None:
     """Run ``run`` until it returns or is cancelled; after an error wait ``pause_s`` and run it again.
 
-    The gateway goes on with what it has: without probes, events or a tokenizer it still routes.
+    The gateway goes on with what it has: without probes, events or a tokenizer it still routes. What fails in the same
+    way again and again waits longer and longer, and is told in full only once.
     """
+    told = ""
     while True:
         try:
             return await run()
-        except Exception:
-            _log.exception("%s failed; it starts again in %g s", name, pause_s)
+        except Exception as error:
+            repeated = repr(error) == told
+            told = repr(error)
+            _log.error("%s failed; it starts again in %g s", name, pause_s, exc_info=None if repeated else error)
         await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, max(pause_s, _LONGEST_PAUSE_S)) if repeated else pause_s

@@ -77,7 +77,7 @@ class EdgeApp(Generic[PreparedT]):
             body = self._models()
         elif route.kind == "model":
             body = self._model(unquote(request.path.removeprefix(MODEL_PREFIX)))
-        request.answer.respond(status, body)
+        request.answer.respond(status, body, [(b"x-request-id", request.id.encode())])
 
     def _model(self, name: str) -> bytes:
         """One entry of the list of models."""

@@ -10,6 +10,7 @@ released synchronously, so a second cancellation finds nothing to interrupt.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Generic
 
@@ -19,12 +20,17 @@ from gateway.edge.delivery import Delivery, Outgoing
 from gateway.edge.headers import Credentials, header, lines_to_replica
 from gateway.edge.routing import PreparedT, Routing
 from gateway.edge.upstream_pool import UpstreamPool
-from gateway.errors import GatewayError, MethodNotAllowed
+from gateway.errors import GatewayError, MethodNotAllowed, Stopping
 from gateway.fleet.outcome import Outcome
 from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.exchange import Exchange
 
-REFUSED = "refused"  # an exchange's outcome where no attempt was made
+logger = logging.getLogger(__name__)
+
+# Outcomes of an exchange that are no attempt's
+REFUSED = "refused"  # no attempt was made
+SHUTDOWN = "shutdown"  # the gateway stopped first
+FAULT = "fault"  # the gateway's own
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
@@ -71,8 +77,15 @@ class Proxy(Generic[PreparedT]):
         except ClientLeftError:
             exchange.outcome = Outcome.CLIENT_GONE.value
         except asyncio.CancelledError:
-            exchange.outcome = Outcome.CLIENT_GONE.value
-            raise
+            if request.answer.gone:
+                exchange.outcome = Outcome.CLIENT_GONE.value
+                raise
+            exchange.outcome = SHUTDOWN
+            _refuse(request.answer, exchange, Stopping())
+        except Exception:
+            logger.exception("a request failed in the gateway itself")
+            exchange.outcome = FAULT
+            _refuse(request.answer, exchange, GatewayError("The gateway failed.", code="gateway_fault"))
         finally:
             self._close(exchange, request.answer)
 
@@ -124,7 +137,11 @@ class Proxy(Generic[PreparedT]):
 
 
 def _refuse(answer: Answer, exchange: Exchange, error: GatewayError) -> None:
+    """Answer with an error of ours; where an answer has begun already, break it off."""
     exchange.error = type(error).__name__
+    if answer.started:
+        answer.truncate()
+        return
     headers = [(b"x-request-id", exchange.request_id.encode())]
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % error.retry_after_s))

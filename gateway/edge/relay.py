@@ -17,7 +17,7 @@ from gateway.edge.retries import RetryBudget, outcome_of
 from gateway.edge.routing import Attempt
 from gateway.edge.stream_tap import StreamTap
 from gateway.edge.upstream_connection import ResponseHead, UpstreamConnection, UpstreamError
-from gateway.errors import ReplicaTimeout, ReplicaUnreachable
+from gateway.errors import GatewayError, ReplicaTimeout, ReplicaUnreachable, Stopping
 from gateway.fleet.outcome import Outcome
 from gateway.router.exchange import Exchange
 from gateway.usage import Usage
@@ -86,9 +86,11 @@ class Relay:
         connection.send(head, body, self, method=method)
         try:
             return await self._done
-        finally:
-            if self._done.cancelled():
-                connection.abort()
+        except asyncio.CancelledError:
+            connection.abort()
+            if self._answer.started and not self._answer.gone:
+                self._cut_short(Stopping())
+            raise
 
     def unreachable(self, error: UpstreamError) -> Verdict:
         """There was no connection to send on."""
@@ -119,7 +121,10 @@ class Relay:
             self._settle(Verdict(error.outcome, passed=False, error=error, stale=True))
             return
         if self._answer.started:
-            self._cut_short(error)
+            silent = error.outcome is Outcome.TIMEOUT
+            self._cut_short(
+                ReplicaTimeout("The replica fell silent.") if silent else ReplicaUnreachable("The replica broke off.")
+            )
         self._end(Verdict(error.outcome, passed=self._answer.started, error=error))
 
     # What becomes of the body's bytes
@@ -167,13 +172,11 @@ class Relay:
                 outcome = Outcome.SERVER_ERROR
         self._end(Verdict(outcome, passed=True), usage)
 
-    def _cut_short(self, error: UpstreamError) -> None:
-        """The replica is gone in the middle: say so in the stream if it has a place for that, else break off too."""
+    def _cut_short(self, reason: GatewayError) -> None:
+        """There will be no more: say so in the stream if it has a place for that, else break off."""
         if self._tap is None or not self._events or self._head.has_length:
             self._answer.truncate()
             return
-        silent = error.outcome is Outcome.TIMEOUT
-        reason = ReplicaTimeout("The replica fell silent.") if silent else ReplicaUnreachable("The replica broke off.")
         gap = b"\n\n" if self._tap.mid_event() else b""
         self._answer.send(b"%bdata: %b\n\n" % (gap, reason.body()), last=True)
 

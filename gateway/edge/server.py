@@ -11,6 +11,7 @@ from gateway.edge.client_protocol import ClientProtocol
 from gateway.edge.edge_app import EdgeApp
 from gateway.edge.routing import PreparedT
 
+_LAST_WORDS_S = 2.0  # for answers that were broken off to say so
 KEEP_ALIVE_S = 75  # above the idle time of clients and of load balancers (60 s), so that they close first
 
 
@@ -25,7 +26,7 @@ class EdgeServer:
             http=ClientProtocol,
             interface="asgi3",
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=round(drain_timeout_s),
+            timeout_graceful_shutdown=max(1, round(drain_timeout_s)),
         )
 
     @property
@@ -45,6 +46,7 @@ class EdgeServer:
         """Serve until :meth:`drain` is through, or until cancelled, which breaks off what runs."""
         try:
             await self._server.serve(sockets=[self._socket])
+            await self._server.finish(_LAST_WORDS_S)
         finally:
             self.abandon()
 

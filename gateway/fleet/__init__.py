@@ -6,7 +6,7 @@ replica           one cache and queue of a server; replica_key: its identity; ev
 inflight          Workload: what a replica was given and has not finished
 speeds            what is learned of prefill and decoding, pooled; utilisation: how busy prefill keeps the fleet
 breaker, outcome  how an attempt ended, and what that says of its server
-probes            asks servers how they are; load_report, model_card: what they answer
+probes            asks servers how they are; server_pages, load_report, model_card: what they answer
 remote_tokenizer  a replica's /tokenize, the last resort
 discovery/        where server_specs come from
 """

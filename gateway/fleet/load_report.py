@@ -26,6 +26,7 @@ _SAMPLE = re.compile(
     r"(?:\{([^}\n]*)\})? ([^ \n]+)",
     re.MULTILINE,
 )
+_MOST_DIGITS, _MOST_RANK_DIGITS = 12, 5  # Python refuses to read endless numbers, and none of these is one
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -80,9 +81,9 @@ def _number(text: str) -> float | None:
 
 
 def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else None
+    return (int(text) or None) if text is not None and text.isdecimal() and len(text) < _MOST_DIGITS else None
 
 
 def _rank(labels: Mapping[str, str]) -> int:
     engine = labels.get("engine", "0")
-    return int(engine) if engine.isdecimal() else 0
+    return int(engine) if engine.isdecimal() and len(engine) < _MOST_RANK_DIGITS else 0

@@ -19,7 +19,7 @@ class ModelCard:
     @classmethod
     def parse(cls, entry: object) -> Self | None:
         """An entry of ``data``; ``None`` if it has no usable id."""
-        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
+        if not isinstance(entry, dict) or not _is_name(entry.get("id")):
             return None
         root, parent = entry.get("root"), entry.get("parent")
         return cls(
@@ -28,6 +28,11 @@ class ModelCard:
             parent=parent if isinstance(parent, str) else None,
             fields=entry,
         )
+
+
+def _is_name(value: object) -> bool:
+    """Text that can be sent on: JSON can carry halves of characters, UTF-8 cannot."""
+    return isinstance(value, str) and value != "" and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def parse_models(answer: object) -> tuple[ModelCard, ...]:

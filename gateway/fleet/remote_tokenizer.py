@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import httpx
@@ -35,7 +36,11 @@ class RemoteTokenizer:
             raise OSError(f"/tokenize: {type(error).__name__}") from error
         if not answer.is_success:
             raise ValueError(f"/tokenize answered {answer.status_code}")
-        tokens = answer.json().get("tokens")
+        try:
+            page = json.loads(answer.content)
+        except RecursionError as error:
+            raise ValueError("/tokenize answered nonsense") from error
+        tokens = page.get("tokens") if isinstance(page, dict) else None
         if not isinstance(tokens, list):
             raise ValueError("/tokenize answered without tokens")
         return tokens

@@ -90,6 +90,9 @@ _LATER_FIELDS = ("type", "locality", "ownership", "session_id")
 _KNOWN_FIELDS = frozenset((*_STORED_FIELDS, *_REMOVED_FIELDS, *_LATER_FIELDS))
 _ARRAY_FIELDS = {"BlockStored": _STORED_FIELDS, "BlockRemoved": _REMOVED_FIELDS, "AllBlocksCleared": ()}
 _HASH_TYPES = frozenset((int, bytes))
+UNREADABLE = "malformed_batch"  # why a whole payload was dropped
+_MOST_EVENTS = 100_000  # in a batch; an engine step has a few for each of its requests
+_LAST_TS = 1e11  # far beyond any clock that counts seconds
 _MSGPACK = msgspec.msgpack.Decoder()
 
 
@@ -98,7 +101,7 @@ def decode(payload: bytes) -> EventBatch:
     try:
         ts, raw_events, rank = _open_batch(_MSGPACK.decode(payload))
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError, _UnreadableError):
-        return EventBatch(0.0, (), None, {"malformed_batch": 1})
+        return EventBatch(0.0, (), None, {UNREADABLE: 1})
     events: list[KVEvent] = []
     dropped: dict[str, int] = {}
     unknown_fields = 0
@@ -119,8 +122,10 @@ def _open_batch(batch: object) -> tuple[float, list[object], int | None]:
     if isinstance(batch, dict):
         batch = [batch.get("ts"), batch.get("events"), batch.get("data_parallel_rank")]
     if not isinstance(batch, list) or len(batch) < 2 or not isinstance(batch[1], list):
-        raise _UnreadableError("malformed_batch")
-    ts = float(batch[0]) if isinstance(batch[0], (int, float)) else 0.0
+        raise _UnreadableError(UNREADABLE)
+    if len(batch[1]) > _MOST_EVENTS:
+        raise _UnreadableError(UNREADABLE)
+    ts = float(batch[0]) if isinstance(batch[0], (int, float)) and 0 < batch[0] < _LAST_TS else 0.0
     return ts, batch[1], _optional_int(batch[2]) if len(batch) > 2 else None
 
 

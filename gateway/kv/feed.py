@@ -32,6 +32,7 @@ class FeedTiming(NamedTuple):
     retry_s: float = 0.5  # before a failed replay is asked for again, doubled with each failure
     quiet_s: float = 30.0  # without any batch, before the last one is asked for again
     blind_after_s: float = 10.0  # without a connection
+    renew_s: float = 20.0  # without a connection, before the socket is made anew
 
 
 DEFAULT_TIMING = FeedTiming()
@@ -82,6 +83,7 @@ class Feed:
         self._replay_due = math.inf  # when a replay that failed is asked for again
         self._connected = False
         self._blind_at = 0.0
+        self._renew_at = 0.0
         self._heard_at = math.inf
         self._hinted = False
 
@@ -94,20 +96,28 @@ class Feed:
         self._wake.set()
 
     async def run(self) -> None:
-        """Follow the stream until cancelled. Raises ``zmq.ZMQError`` for an address that is none."""
+        """Follow the stream until cancelled. Raises ``zmq.ZMQError`` for an address that is none.
+
+        A socket without a connection for long is made anew: the host's name is resolved again, and ZeroMQ does not
+        reconnect by itself after everything that can end a connection.
+        """
         clock = asyncio.get_running_loop().time
         try:
-            with Subscription(self._context, self._source, self._wake) as subscription:
-                while True:
-                    self._turn(subscription, clock())
-                    await self._rest(clock())
+            while True:
+                with Subscription(self._context, self._source, self._wake) as subscription:
+                    self._renew_at = clock() + self._timing.renew_s
+                    while self._connected or clock() < self._renew_at:
+                        self._turn(subscription, clock())
+                        await self._rest(clock())
+                _LOGGER.debug("no connection to %s: trying on a new socket", self._source.endpoint)
         finally:
             self._stop_replay()
             self._stats.state = FeedState.BLIND
 
     async def _rest(self, now: float) -> None:
         """Until there is something to read or something is due."""
-        due = min(self._replay_deadline, self._replay_due, self._quiet_at(), self._blind_deadline(now))
+        renew_at = math.inf if self._connected else self._renew_at
+        due = min(self._replay_deadline, self._replay_due, self._quiet_at(), self._blind_deadline(now), renew_at)
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(None if due == math.inf else max(0.0, due - now)):
@@ -169,6 +179,7 @@ class Feed:
             self._heard_at = now
             if not connected:
                 self._blind_at = now + self._timing.blind_after_s
+                self._renew_at = now + self._timing.renew_s
         return news
 
     def _use_hint(self, now: float) -> None:

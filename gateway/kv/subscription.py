@@ -22,7 +22,7 @@ from gateway.kv.inbox import Inbox
 _SEQUENCE_BYTES = 8
 _REPLAY_END = (-1).to_bytes(_SEQUENCE_BYTES, "big", signed=True)
 _LIVE_HIGH_WATER_MARK = 50_000  # messages; beyond it ZeroMQ drops, which shows as a gap
-_MAX_MESSAGE_BYTES = 256 << 20
+_MAX_MESSAGE_BYTES = 32 << 20  # a step's events of a very large batch are a hundredth of it
 
 
 class Batch(NamedTuple):

@@ -28,9 +28,9 @@ class Exchange:
     model: str = ""  # as the client wrote it: bound it before it becomes a label
     stream: bool = False
     status: int = 0  # what the client was answered; 0: nothing
-    outcome: str = (
-        ""  # ok, client_error, busy, unavailable, server_error, unreachable, broken, timeout, client_gone, refused
-    )
+    # ok, client_error, busy, unavailable, server_error, unreachable, broken, timeout, client_gone: of the last attempt;
+    # refused, shutdown, fault: of none
+    outcome: str = ""
     error: str = ""  # the class of the gateway's own error, if it answered
     attempts: int = 0
     bytes_out: int = 0

@@ -54,7 +54,7 @@ class GenerateRequest:
             includes_usage=bool(stream_options.get("include_usage")),
             max_tokens=_max_tokens(body, is_chat),
             ignore_eos=bool(body.get("ignore_eos")),
-            cache_salt=_optional(body, "cache_salt", str, ""),
+            cache_salt=_salt(body),
             session_id=_optional(body, "session_id", str, ""),
             request_id=_optional(body, "request_id", str, ""),
             reads_cache=body.get("prompt_logprobs") is None and not echoes_logprobs,
@@ -74,6 +74,14 @@ def read_json(raw: bytes) -> Body:
         message = "Input should be a valid dictionary or object to extract fields from"
         raise ApiError.invalid("", "model_attributes_type", message, body)
     return body
+
+
+def _salt(body: Body) -> str:
+    """As pydantic reads text: half a character is none."""
+    salt: str = _optional(body, "cache_salt", str, "")
+    if any("\ud800" <= character <= "\udfff" for character in salt):
+        raise ApiError.bad_request("cache_salt should be a valid string")
+    return salt
 
 
 def _optional(body: Body, field: str, kind: type, default: Any) -> Any:

@@ -192,3 +192,19 @@ async def test_draining_finishes_what_runs() -> None:
             await home.client.get("/livez")
 
     assert text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_outlasts_the_drain_is_told(stream: bool) -> None:
+    """A stream that does not end in time ends with one error event, a plain answer with 503: not with a silent cut."""
+    async with house(["a"], drain_s="1") as home:
+        faults = home.replicas["a"].faults
+        faults.add(Fault(stall_after_chunks=1) if stream else Fault(stall_before_head=True))
+        running = asyncio.ensure_future(home.complete("x", max_tokens=5, stream=stream))
+        await eventually(lambda: faults.stalled)
+        home.gateway.stop()
+        answer = await running
+        await eventually(lambda: home.gateway.stopped)
+
+    assert json.loads(answer.text.strip().rpartition("data: ")[2])["error"]["code"] == "stopping"
+    assert answer.status_code == (200 if stream else 503)

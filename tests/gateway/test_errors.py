@@ -17,6 +17,7 @@ ALL = [
     errors.HeadersTooLarge("m"),
     errors.Unauthorized("m"),
     errors.NoReplica("m"),
+    errors.Stopping(),
     errors.ReplicaUnreachable("m"),
     errors.ReplicaTimeout("m"),
 ]

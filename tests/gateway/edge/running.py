@@ -50,9 +50,10 @@ async def running_edge(
     silence_timeout_s: float = 600.0,
     models: Callable[[], bytes] = lambda: MODELS,
     ready: Callable[[], bool] = lambda: True,
+    router: StandInRouter | None = None,
 ) -> AsyncIterator[Edge]:
     """Start it, and see that nothing is left busy when the test is done."""
-    router = StandInRouter(origins, pinned_rank=pinned_rank)
+    router = router or StandInRouter(origins, pinned_rank=pinned_rank)
     upstream = UpstreamPool(
         connect_timeout_s=connect_timeout_s,
         idle_timeout_s=idle_timeout_s,

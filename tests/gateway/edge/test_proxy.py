@@ -6,9 +6,11 @@ import asyncio
 import gzip
 import json
 
+import httpx
 import pytest
 
 from gateway.fleet.outcome import Outcome
+from gateway.prompt.inference_request import InferenceRequest
 from gateway.usage import Usage
 from tests.fakes.raw_client import RawClient, post
 from tests.fakes.scripted_server import (
@@ -21,6 +23,7 @@ from tests.fakes.scripted_server import (
     plays,
     plays_and_closes,
 )
+from tests.fakes.stand_in_router import StandInRouter
 from tests.fakes.waiting import eventually
 from tests.gateway.edge.running import running_edge
 
@@ -448,3 +451,21 @@ async def _stands_still(value: object) -> None:
         await asyncio.sleep(0.005)
         same = same + 1 if value() == last and last else 0
         last = value()
+
+
+async def test_a_fault_of_our_own_is_an_answer_and_a_line() -> None:
+    """Whatever fails inside costs its request alone: 500 of OpenAI's shape, and an exchange that says so."""
+
+    class Broken(StandInRouter):
+        async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> InferenceRequest:
+            raise RuntimeError("odd")
+
+    async with running_edge(router=Broken([])) as edge:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{edge.port}", trust_env=False) as client:
+            answer = await client.post("/v1/completions", json={"prompt": "x"})
+        await eventually(lambda: edge.exchanges)
+
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "gateway_fault"
+    assert answer.headers["x-request-id"]
+    assert (edge.exchanges[0].outcome, edge.exchanges[0].status) == ("fault", 500)

@@ -106,6 +106,27 @@ async def test_a_black_hole_delays_nobody(caplog: pytest.LogCaptureFixture) -> N
     ]
 
 
+async def test_many_black_holes_delay_nobody() -> None:
+    """150 servers that accept and never answer: a good one is found, and stays healthy round after round."""
+    async with SimulatedReplica() as simulated, ScriptedServer(Wire.until_gone) as hole:
+        holes = [f"hole{number}={hole.origin.url}" for number in range(150)]
+        pool = _pool(*holes, f"good={simulated.url}")
+        good = pool.server("good")
+        assert good is not None
+        faults: list[str] = []
+        async with _probing(pool):
+            await eventually(lambda: good.healthy)
+            seen = len(simulated.requests)
+
+            def watch() -> bool:
+                faults.append(good.fault)
+                return len(simulated.requests) > seen + 100
+
+            await eventually(watch)
+
+    assert set(faults) == {""}
+
+
 async def test_a_new_process_is_noticed() -> None:
     """The start time on /metrics changes with the process."""
     async with SimulatedReplica() as simulated:

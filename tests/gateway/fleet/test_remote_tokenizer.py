@@ -12,6 +12,7 @@ from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import parse_servers
 from loadtest.replica import SimulatedReplica
+from tests.fakes.scripted_server import ScriptedServer, answer, plays
 
 
 def _pool(url: str) -> ReplicaPool:
@@ -47,3 +48,13 @@ async def test_failures_are_those_that_the_prompt_room_expects() -> None:
     with pytest.raises(NoReplica):
         await remote.tokenize("simulated", {"prompt": "x"})
     await remote.close()
+
+
+@pytest.mark.parametrize("page", [b"[1]", b"null", b'{"tokens": 3}', b"[" * 200_000, b"nonsense"])
+async def test_nonsense_is_a_value_error(page: bytes) -> None:
+    """Whatever a replica answers, the caller's request is not lost."""
+    async with ScriptedServer(plays(answer(page))) as server:
+        remote = RemoteTokenizer(_pool(server.origin.url), clock=monotonic)
+        with pytest.raises(ValueError, match=r"."):
+            await remote.tokenize("simulated", {"prompt": "x"})
+        await remote.close()

@@ -201,3 +201,16 @@ def test_every_event_is_read_or_counted(events: list[object], batch_type: type) 
     batch = decode(pack(*events, batch=batch_type))
 
     assert len(batch.events) + sum(batch.dropped.values()) == len(events)
+
+
+@pytest.mark.parametrize("ts", [float("inf"), float("-inf"), float("nan"), -1e308, 1e308, -5, 2**70])
+def test_an_impossible_time_is_none(ts: float) -> None:
+    """A lag is computed from it, and shown."""
+    assert decode(msgspec.msgpack.encode([ts if abs(ts) < 2**63 else float(ts), [], 0])).ts == 0.0
+
+
+def test_a_batch_of_endless_events_is_dropped_whole() -> None:
+    """Its reading would hold up everything else."""
+    batch = decode(msgspec.msgpack.encode([1.0, [[]] * 100_001, 0]))
+
+    assert (batch.events, batch.dropped) == ((), {"malformed_batch": 1})

@@ -228,3 +228,17 @@ async def test_an_address_that_is_none_is_an_error() -> None:
         wrong = Feed(EventSource("nonsense"), Recorder(), FeedStats(), context=context)
         with pytest.raises(zmq.ZMQError):
             await wrong.run()
+
+
+async def test_a_message_beyond_all_bounds_does_not_blind_for_ever() -> None:
+    """ZeroMQ ends the connection over it and does not come back: a new socket does, and nothing after it is lost."""
+    timing = QUICK._replace(renew_s=0.05)
+    async with EventPublisher() as publisher, feed(source_of(publisher), timing) as running:
+        publisher.publish([AllBlocksCleared()])
+        await eventually(lambda: running.sink.numbers == [0])
+        assert publisher._publish_socket is not None
+        publisher._publish_socket.send_multipart([b"", (1).to_bytes(8, "big"), bytes((32 << 20) + 1)])
+        await eventually(lambda: running.stats.state is not FeedState.FRESH)
+        await running.fresh()
+        publisher.publish([AllBlocksCleared()])
+        await eventually(lambda: running.sink.numbers == [0, 1])
