@@ -70,7 +70,6 @@ REASONS = (
     "prefix",  # the longest known prefix decided
     "spill",  # a longer prefix was elsewhere, and too busy
     "cost",  # least cost; the prefix gave no difference
-    "session",
 )
 
 
