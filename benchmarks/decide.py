@@ -41,7 +41,7 @@ class _Events:
     """All replicas publish, in blocks of 16, and are believed."""
 
     def __init__(self) -> None:
-        self._stats = FeedStats(state=FeedState.FRESH, block_sizes={Tier.L0: 16})
+        self._stats = FeedStats(state=FeedState.FRESH, block_sizes={Tier.L0: 16}, l0_block_size=16)
 
     def stats(self, _: ReplicaKey) -> FeedStats:
         return self._stats

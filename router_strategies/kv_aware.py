@@ -40,7 +40,7 @@ class KvAware:
             return Choice(candidates[0], "only_candidate")
         holder = max(candidates, key=lambda c: (c.expected_tokens, c.sharing))
         discount = self._hot_discount(request, holder)
-        costs = [self._cost(c, holder, discount) for c in candidates]
+        costs = [self._cost(c, holder.prefill_s, discount) for c in candidates]
         least = min(costs)
         chosen = self._random.choice([c for c, cost in zip(candidates, costs) if cost == least])
         return Choice(chosen, self._reason(chosen, holder, candidates))
@@ -51,10 +51,10 @@ class KvAware:
         idle = 1.0 - min(max(request.utilisation, 0.0), 1.0)
         return 1.0 + self.hot_gain * idle**2 * (holder.sharing - 1)
 
-    def _cost(self, candidate: Candidate, holder: Candidate, discount: float) -> float:
+    def _cost(self, candidate: Candidate, holder_s: float, discount: float) -> float:
         own_s = candidate.prefill_s
-        if discount > 1.0 and own_s > holder.prefill_s:
-            own_s = holder.prefill_s + (own_s - holder.prefill_s) / discount
+        if discount > 1.0 and own_s > holder_s:
+            own_s = holder_s + (own_s - holder_s) / discount
         cost_s = candidate.promised_s + (1.0 + self.cached_weight) * own_s
         if candidate.kv_blocks_capacity:
             cost_s += self.memory_guard * memory_guard_seconds(

@@ -20,8 +20,11 @@ class Replica:
         self.key = key
         self.id = key.replica_id
         self.workload = Workload()
+        self.speed = server.spec.speed  # prefill rate relative to the others
         self.report = LoadReport()
         self.reported_s: float | None = None
+        self.kv_blocks = 0  # in its GPU; 0: unknown
+        self.reported_load = (-1.0, -1.0, -1.0)  # waiting, running, KV usage 0..1; -1: unknown
 
     def __repr__(self) -> str:
         return f"<Replica {self.id} inflight={self.workload.inflight} incarnation={self.key.incarnation}>"
@@ -31,16 +34,17 @@ class Replica:
         """The rank a request must name to land here; ``None`` where the server has only one."""
         return self.key.rank if len(self.server.replicas) > 1 else None
 
-    @property
-    def kv_blocks(self) -> int:
-        """KV blocks in its GPU; 0: unknown."""
-        return self.report.kv_blocks or 0
-
     def reported(self, report: LoadReport, now: float) -> None:
         self.report = report
         self.reported_s = now
+        self.kv_blocks = report.kv_blocks or 0
+        self.reported_load = (_known(report.waiting), _known(report.running), _known(report.kv_usage))
 
     def restart(self) -> ReplicaKey:
         """Its engine is a new process with an empty cache. The new key."""
         self.key = self.key._replace(incarnation=self.key.incarnation + 1)
         return self.key
+
+
+def _known(value: float | None) -> float:
+    return -1.0 if value is None else value

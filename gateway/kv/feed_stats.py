@@ -27,3 +27,4 @@ class FeedStats:
     last_sequence: int = -1
     lag_s: float | None = None  # our wall clock minus the publisher's, at the last batch
     block_sizes: dict[Tier, int] = field(default_factory=dict)  # tokens
+    l0_block_size: int = 0  # that of L0, which every choice asks for; 0: not seen yet

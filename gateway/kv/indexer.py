@@ -70,6 +70,7 @@ class Follower:
         """Let the pool name the new engine process, and forget the old one."""
         self.stats.restarts += 1
         self.stats.block_sizes.clear()
+        self.stats.l0_block_size = 0
         self._applier = self._owner.replace(self)
         _LOGGER.info("%s is a new engine process: %r", self.key.replica_id, self.key)
 
@@ -84,6 +85,8 @@ class Follower:
     def saw_block_size(self, tier: Tier, block_size: int) -> None:
         """Note what a tier's blocks measure, in tokens."""
         self.stats.block_sizes[tier] = block_size
+        if tier is Tier.L0:
+            self.stats.l0_block_size = block_size
 
 
 class Indexer:

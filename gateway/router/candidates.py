@@ -10,10 +10,11 @@ from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.speeds import Speeds
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.routed import Routed
-from gateway.kv.tiers import Tier, TierTokens
 from gateway.router.prepared import Prepared
 from router_strategies import Candidate
 from router_strategies._cost import Work, prefill_seconds
+
+_NONE = (0, 0, 0)  # tokens of L0, L1, L2
 
 
 class EventKnowledge(Protocol):
@@ -44,8 +45,7 @@ class BlockSizes:
 
     def of(self, replica: Replica, stats: FeedStats | None) -> int:
         """Of L0, where its ``stats`` are at hand."""
-        seen = stats.block_sizes.get(Tier.L0) if stats else None
-        return seen or replica.report.block_size or self._default
+        return (stats and stats.l0_block_size) or replica.report.block_size or self._default
 
 
 class Candidates:
@@ -64,42 +64,40 @@ class Candidates:
     def build(self, prepared: Prepared, replicas: Sequence[Replica], now: float) -> list[Candidate]:
         """One candidate for each of ``replicas``, in their order."""
         expected = self._expected(prepared, replicas, now)
-        return [
-            self._candidate(prepared, replica, prepared.confirmed.get(replica.key), expected.get(replica.key, 0), now)
-            for replica in replicas
-        ]
-
-    def _candidate(
-        self, prepared: Prepared, replica: Replica, confirmed: TierTokens | None, routed: int, now: float
-    ) -> Candidate:
-        key, workload, report, speeds = replica.key, replica.workload, replica.report, self._speeds
-        stats = self._events.stats(key)
-        trust = 1.0 if stats is None else stats.state.trust
-        split = confirmed.split() if confirmed else (0, 0, 0)
-        work = credited_work(prepared.work_tokens, split, routed, trust)
-        block_size = self._block_sizes.of(replica, stats)
-        tokens = max(sum(split), routed)
-        return Candidate(
-            replica.id,
-            *split,
-            tokens,
-            trust,
-            prefill_seconds(work, speeds.rates, replica.server.spec.speed),
-            workload.promised_s(now),
-            workload.kv_blocks + self._routed.unique_blocks(key),
-            (work.uncached + prepared.output_tokens(speeds.output_tokens)) / block_size + 1,
-            report.kv_blocks or 0,
-            workload.decoding,
-            speeds.decode_s,
-            workload.inflight,
-            workload.pending_tokens,
-            -1.0 if report.waiting is None else report.waiting,
-            -1.0 if report.running is None else report.running,
-            -1.0 if report.kv_usage is None else report.kv_usage,
-            -1.0 if replica.reported_s is None else now - replica.reported_s,
-            self._sharing(prepared, key, block_size, tokens) if tokens else 0,
-            replica.server.spec.speed,
-        )
+        confirmed, speeds, rates = prepared.confirmed, self._speeds, self._speeds.rates
+        work_tokens, output_tokens = prepared.work_tokens, prepared.output_tokens(speeds.output_tokens)
+        candidates = []
+        for replica in replicas:
+            key, workload, speed = replica.key, replica.workload, replica.speed
+            stats = self._events.stats(key)
+            trust = 1.0 if stats is None else stats.state.trust
+            split = confirmed[key].split() if key in confirmed else _NONE
+            routed = expected.get(key, 0)
+            work = credited_work(work_tokens, split, routed, trust)
+            tokens = max(sum(split), routed)
+            block_size = self._block_sizes.of(replica, stats)
+            candidates.append(
+                Candidate(
+                    replica.id,
+                    *split,
+                    tokens,
+                    trust,
+                    prefill_seconds(work, rates, speed),
+                    workload.promised_s(now),
+                    workload.kv_blocks + self._routed.unique_blocks(key),
+                    (work.uncached + output_tokens) / block_size + 1,
+                    replica.kv_blocks,
+                    workload.decoding,
+                    speeds.decode_s,
+                    workload.inflight,
+                    workload.pending_tokens,
+                    *replica.reported_load,
+                    -1.0 if replica.reported_s is None else now - replica.reported_s,
+                    self._sharing(prepared, key, block_size, tokens) if tokens else 0,
+                    speed,
+                )
+            )
+        return candidates
 
     def _expected(self, prepared: Prepared, replicas: Sequence[Replica], now: float) -> Mapping[ReplicaKey, int]:
         chains = prepared.matchable

@@ -40,7 +40,10 @@ class Events:
     def __init__(
         self, sizes: Mapping[str, Mapping[Tier, int]] | None = None, state: FeedState = FeedState.FRESH
     ) -> None:
-        self._stats = {id_: FeedStats(state=state, block_sizes=dict(of)) for id_, of in (sizes or {}).items()}
+        self._stats = {
+            id_: FeedStats(state=state, block_sizes=dict(of), l0_block_size=of.get(Tier.L0, 0))
+            for id_, of in (sizes or {}).items()
+        }
 
     def stats(self, key: ReplicaKey) -> FeedStats | None:
         return self._stats.get(key.server_id)
