@@ -18,13 +18,15 @@ async def keep_running(run: Callable[[], Awaitable[None]], name: str, *, pause_s
     The gateway goes on with what it has: without probes, events or a tokenizer it still routes. What fails in the same
     way again and again waits longer and longer, and is told in full only once.
     """
-    told = ""
+    clock = asyncio.get_running_loop().time
+    told, wait_s = "", pause_s
     while True:
+        began_s = clock()
         try:
             return await run()
         except Exception as error:
-            repeated = repr(error) == told
+            repeated = repr(error) == told and clock() - began_s < _LONGEST_PAUSE_S
+            wait_s = min(2 * wait_s, max(pause_s, _LONGEST_PAUSE_S)) if repeated else pause_s
             told = repr(error)
-            _log.error("%s failed; it starts again in %g s", name, pause_s, exc_info=None if repeated else error)
-        await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, max(pause_s, _LONGEST_PAUSE_S)) if repeated else pause_s
+            _log.error("%s failed; it starts again in %g s", name, wait_s, exc_info=None if repeated else error)
+        await asyncio.sleep(wait_s)

@@ -13,6 +13,7 @@ class Breaker:
         self._threshold = threshold
         self._open_s = open_s
         self._failures = 0
+        self._failed_s = float("-inf")  # the last failure that counted
         self._closed_from = 0.0  # open before, half-open after
         self._probe_until = 0.0
 
@@ -33,7 +34,11 @@ class Breaker:
         self._failures = 0
         self._probe_until = 0.0
 
-    def failed(self, now: float) -> None:
+    def failed(self, now: float, sent_s: float | None = None) -> None:
+        """``sent_s``: when the request was sent. What was under way together and breaks together is one failure."""
+        if sent_s is not None and sent_s <= self._failed_s:
+            return
+        self._failed_s = now
         self._failures += 1
         self._probe_until = 0.0
         if not self.is_closed:

@@ -43,6 +43,7 @@ class Workload:
         self._pending: dict[InFlight, None] = {}  # without a first token, oldest first
         self._pending_s = 0.0
         self._last_first_token_s = float("-inf")
+        self._plain_until_s = float("-inf")  # when the last prefill whose end nobody sees is estimated to end
         self._next_expiry_s = float("inf")
 
     @property
@@ -69,9 +70,12 @@ class Workload:
         self.pending_tokens += request.uncached_tokens
         if not request.streamed:
             self._next_expiry_s = min(self._next_expiry_s, request.prefill_until_s)
+            self._plain_until_s = max(self._plain_until_s, request.prefill_until_s)
 
     def first_byte(self, request: InFlight, now: float) -> PrefillSample | None:
-        """The first body byte came. A sample only where the prefill's start is known: streamed, and the oldest."""
+        """The first body byte came. A sample only where the prefill's start is known: streamed, the oldest, and behind
+        no plain answer.
+        """
         if request.first_byte_s is not None or request not in self._requests:
             return None
         request.first_byte_s = now
@@ -94,6 +98,8 @@ class Workload:
         if not request.streamed or next(iter(self._pending), None) is not request:
             return None
         started_s = max(request.dispatched_s, self._last_first_token_s)
+        if started_s < self._plain_until_s:
+            return None  # it may have waited behind a plain answer's prefill
         return PrefillSample(now - started_s, request.unscaled_s)
 
     def _settle(self, request: InFlight) -> bool:

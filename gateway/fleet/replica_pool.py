@@ -119,6 +119,7 @@ class ReplicaPool:
         before, server.process_start_s = server.process_start_s, start_s
         if before is None or before == start_s:
             return
+        server.breaker.succeeded()  # what failed was another process
         for replica in server.replicas:
             for listener in self._listeners:
                 listener.process_changed(replica)

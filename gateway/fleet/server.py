@@ -64,10 +64,12 @@ class Server:
         if self._missed >= _UNHEALTHY_AFTER or not self.was_healthy:
             self.healthy = False
 
-    def attempt_ended(self, outcome: Outcome, retry_after_s: float | None, now: float) -> None:
-        """Tell breaker and back-off how an attempt here ended."""
+    def attempt_ended(
+        self, outcome: Outcome, retry_after_s: float | None, now: float, sent_s: float | None = None
+    ) -> None:
+        """Tell breaker and back-off how an attempt here ended that was sent at ``sent_s``."""
         if outcome.is_failure:
-            self.breaker.failed(now)
+            self.breaker.failed(now, sent_s)
         elif outcome is Outcome.OK or outcome is Outcome.CLIENT_ERROR:
             self.breaker.succeeded()
         else:

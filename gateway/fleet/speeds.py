@@ -40,7 +40,8 @@ class Speeds:
         ratio = self._actual_s / self._predicted_s
         self._rates = replace(self._rates, calibration=min(max(ratio, _LEAST_CALIBRATION), _MOST_CALIBRATION))
 
-    def decode_seen(self, seconds: float, output_tokens: int | None) -> None:
+    def decode_seen(self, seconds: float) -> None:
         self.decode_s += _DECODE_WEIGHT * (seconds - self.decode_s)
-        if output_tokens is not None:
-            self.output_tokens += _DECODE_WEIGHT * (output_tokens - self.output_tokens)
+
+    def output_seen(self, tokens: int) -> None:
+        self.output_tokens += _DECODE_WEIGHT * (tokens - self.output_tokens)

@@ -66,6 +66,7 @@ class EventBatch(NamedTuple):
     rank: int | None = None
     dropped: Mapping[str, int] = {}
     unknown_fields: int = 0
+    lossy: bool = False  # what could not be read may have told that blocks are gone
 
 
 class _UnreadableError(Exception):
@@ -89,6 +90,7 @@ _REMOVED_FIELDS = ("block_hashes", "medium", "group_idx")
 _LATER_FIELDS = ("type", "locality", "ownership", "session_id")
 _KNOWN_FIELDS = frozenset((*_STORED_FIELDS, *_REMOVED_FIELDS, *_LATER_FIELDS))
 _ARRAY_FIELDS = {"BlockStored": _STORED_FIELDS, "BlockRemoved": _REMOVED_FIELDS, "AllBlocksCleared": ()}
+_REMOVALS = frozenset(("BlockRemoved", "AllBlocksCleared"))
 _HASH_TYPES = frozenset((int, bytes))
 UNREADABLE = "malformed_batch"  # why a whole payload was dropped
 _MOST_EVENTS = 100_000  # in a batch; an engine step has a few for each of its requests
@@ -101,10 +103,10 @@ def decode(payload: bytes) -> EventBatch:
     try:
         ts, raw_events, rank = _open_batch(_MSGPACK.decode(payload))
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError, _UnreadableError):
-        return EventBatch(0.0, (), None, {UNREADABLE: 1})
+        return EventBatch(0.0, (), None, {UNREADABLE: 1}, lossy=True)
     events: list[KVEvent] = []
     dropped: dict[str, int] = {}
-    unknown_fields = 0
+    unknown_fields, lossy = 0, False
     for raw in raw_events:
         try:
             fields = _name_fields(raw)
@@ -112,10 +114,17 @@ def decode(payload: bytes) -> EventBatch:
         except _UnreadableError as unreadable:
             reason = str(unreadable)
             dropped[reason] = dropped.get(reason, 0) + 1
+            lossy = lossy or _may_remove(raw)
             continue
         if not fields.keys() <= _KNOWN_FIELDS:
             unknown_fields += len(fields.keys() - _KNOWN_FIELDS)
-    return EventBatch(ts, events, rank, dropped, unknown_fields)
+    return EventBatch(ts, events, rank, dropped, unknown_fields, lossy)
+
+
+def _may_remove(event: object) -> bool:
+    """Whether an unreadable event may have been a removal. One of a type that is new to us is taken for none."""
+    kind = event.get("type") if isinstance(event, dict) else event[0] if isinstance(event, list) and event else None
+    return not isinstance(kind, str) or kind in _REMOVALS
 
 
 def _open_batch(batch: object) -> tuple[float, list[object], int | None]:

@@ -16,7 +16,7 @@ import zmq
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.applier import Applier
-from gateway.kv.events import UNREADABLE, decode
+from gateway.kv.events import decode
 from gateway.kv.feed import DEFAULT_TIMING, Feed, FeedTiming
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import PrefixIndex
@@ -51,8 +51,8 @@ class Follower:
         stats.batches += 1
         stats.decoded += len(batch.events)
         stats.unknown_fields += batch.unknown_fields
-        if UNREADABLE in batch.dropped:
-            self.lost(UNREADABLE)  # it may have told of blocks that are gone
+        if batch.lossy:
+            self.lost("unreadable")
         for dropped in (batch.dropped, self._applier.apply(batch)):
             if dropped:
                 stats.dropped.update(dropped)

@@ -49,8 +49,12 @@ class LineWriter:
                 time.sleep(_REST_S)
 
     def _write(self, lines: list[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
         try:
-            self._out.write("".join(f"{line}\n" for line in lines))
+            try:
+                self._out.write(text)
+            except UnicodeEncodeError:  # the stream is not UTF-8
+                self._out.write(text.encode("ascii", "backslashreplace").decode("ascii"))
             self._out.flush()
         except (OSError, ValueError):  # the reader is gone, or the stream is closed
             self.dropped += len(lines)

@@ -69,7 +69,12 @@ class Attempt:
             return
         now = self._clock()
         self._routed.end(self._routed_entry, now=now, keep=outcome is Outcome.OK and self._keep_routed())
-        self._replica.server.attempt_ended(outcome, retry_after_s, now)
-        first_byte_s = self._inflight.first_byte_s
-        if outcome is Outcome.OK and self._inflight.streamed and first_byte_s is not None:
-            self._speeds.decode_seen(now - first_byte_s, usage.completion_tokens if usage else None)
+        self._replica.server.attempt_ended(outcome, retry_after_s, now, self._inflight.dispatched_s)
+        if outcome is Outcome.OK:
+            self._learn(now, usage)
+
+    def _learn(self, now: float, usage: Usage | None) -> None:
+        if usage is not None:
+            self._speeds.output_seen(usage.completion_tokens)
+        if self._inflight.streamed and self._inflight.first_byte_s is not None:
+            self._speeds.decode_seen(now - self._inflight.first_byte_s)

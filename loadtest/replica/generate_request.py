@@ -136,7 +136,7 @@ def _max_tokens(body: Body, is_chat: bool) -> int | None:
         return None if is_chat else DEFAULT_COMPLETION_TOKENS
     try:
         tokens = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         message = "Input should be a valid integer, unable to parse string as an integer"
         raise ApiError.invalid(field, "int_parsing", message, value) from None
     if tokens < 1:

@@ -38,6 +38,7 @@ BODIES: list[bytes] = [
     b'{"model": "simulated", "model": "nope", "messages": [], "prompt": "x"}',
     b'{"model": "simulated", "messages": [{"role": "user", "content": "\\ud800"}], "prompt": "\\ud800"}',
     b'{"model": "simulated", "messages": [], "prompt": "", "stream": "yes", "max_tokens": "many"}',
+    b'{"model": "simulated", "messages": [{"role": "user", "content": "x"}], "prompt": "x", "max_tokens": 1e400}',
 ]
 
 

@@ -32,3 +32,17 @@ async def test_cancelling_ends_it() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_another_error_is_news(caplog: pytest.LogCaptureFixture) -> None:
+    """The same failure again is a line without its traceback; another one is told in full, and waits as the first."""
+    errors = [ValueError("a"), ValueError("a"), ValueError("b"), None]
+
+    async def run() -> None:
+        if (error := errors.pop(0)) is not None:
+            raise error
+
+    await keep_running(run, "Part", pause_s=0.001)
+
+    assert [bool(record.exc_info) for record in caplog.records] == [True, False, True]
+    assert [record.getMessage().rpartition(" in ")[2] for record in caplog.records] == ["0.001 s", "0.002 s", "0.001 s"]

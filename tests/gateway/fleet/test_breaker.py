@@ -56,3 +56,15 @@ def test_a_failed_probe_opens_it_again() -> None:
 
     assert breaker.state(20) == "open"
     assert breaker.state(21) == "half_open"
+
+
+def test_what_breaks_together_is_one_failure() -> None:
+    """Sixteen streams cut by one restart do not open it; failures of requests sent after each other do."""
+    together, apart = Breaker(threshold=3, open_s=10), Breaker(threshold=3, open_s=10)
+    for _ in range(16):
+        together.failed(5.0, sent_s=1.0)
+    for second in range(3):
+        apart.failed(second + 0.5, sent_s=float(second))
+
+    assert together.state(5.0) == "closed"
+    assert apart.state(3.0) == "open"

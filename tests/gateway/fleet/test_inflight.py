@@ -54,6 +54,21 @@ def test_only_the_oldest_streamed_prefill_is_a_sample() -> None:
     assert late.actual_s == pytest.approx(2.5)
 
 
+def test_a_prefill_that_may_have_waited_behind_a_plain_one_is_no_sample() -> None:
+    """Nobody sees a plain prefill's end: what came behind it says nothing, what came later does."""
+    workload = Workload()
+    plain, behind, later = _request(streamed=False), _request(at=0.1), _request(at=5.0)
+    workload.dispatch(plain, 0.0)
+    workload.dispatch(behind, 0.1)
+    waited = workload.first_byte(behind, 2.2)
+    workload.dispatch(later, 5.0)
+    alone = workload.first_byte(later, 6.0)
+
+    assert waited is None
+    assert alone is not None
+    assert alone.actual_s == pytest.approx(1.0)
+
+
 def test_ends_once() -> None:
     """The second end changes nothing."""
     workload = Workload()

@@ -189,6 +189,20 @@ def test_a_new_process_is_announced_once() -> None:
     assert members.log == ["!a"]
 
 
+def test_a_new_process_is_not_blamed_for_the_old_one() -> None:
+    """The breaker closes with it."""
+    pool = _pool("a=http://a:1")
+    server = pool.server("a")
+    assert server is not None
+    pool.process_started(server, 100.0)
+    for second in range(9):
+        server.attempt_ended(Outcome.BROKEN, None, now=second + 0.5, sent_s=float(second))
+    before = server.breaker.is_closed
+    pool.process_started(server, 200.0)
+
+    assert (before, server.breaker.is_closed) == (False, True)
+
+
 def test_models_are_the_union_of_the_healthy() -> None:
     """By id, fields kept."""
     pool = _pool()

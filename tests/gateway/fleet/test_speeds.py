@@ -38,7 +38,8 @@ def test_decoding_is_a_slow_mean() -> None:
     """Seconds and output tokens approach what is seen."""
     speeds = Speeds(decode_s=5.0)
     for _ in range(500):
-        speeds.decode_seen(1.0, 10)
+        speeds.decode_seen(1.0)
+        speeds.output_seen(10)
 
     assert speeds.decode_s == pytest.approx(1.0, rel=0.01)
     assert speeds.output_tokens == pytest.approx(10, rel=0.01)

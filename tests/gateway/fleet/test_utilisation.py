@@ -23,3 +23,12 @@ def test_it_is_forgotten_and_bounded() -> None:
 
     assert utilisation.per_replica(1, 0.0) == 1.0
     assert utilisation.per_replica(1, 6000.0) < 0.001
+
+
+def test_it_is_right_from_the_start() -> None:
+    """Fifteen seconds of the same load already show it."""
+    utilisation = Utilisation(window_s=60)
+    for second in range(1000, 1015):
+        utilisation.dispatched(0.5, float(second))
+
+    assert utilisation.per_replica(2, 1015.0) == pytest.approx(0.25, rel=0.05)

@@ -214,3 +214,22 @@ def test_a_batch_of_endless_events_is_dropped_whole() -> None:
     batch = decode(msgspec.msgpack.encode([1.0, [[]] * 100_001, 0]))
 
     assert (batch.events, batch.dropped) == ((), {"malformed_batch": 1})
+
+
+@pytest.mark.parametrize(
+    ("event", "lossy"),
+    [
+        ({"type": "BlockRemoved", "block_hashes": ["text"]}, True),
+        ({"type": "BlockRemoved", "block_hashes": [1], "group_idx": "0"}, True),
+        (["BlockRemoved", [1], 3], True),
+        ({"block_hashes": [1]}, True),
+        (7, True),
+        ({"type": "BlockStored", "block_hashes": 3}, False),
+        ({"type": "BlockMoved", "block_hashes": [1]}, False),
+    ],
+)
+def test_what_may_have_been_a_removal_is_told(event: object, lossy: bool) -> None:
+    """An unreadable removal leaves a ghost unless its reader forgets what it knew; a store or a new type does not."""
+    batch = decode(msgspec.msgpack.encode([1.0, [event], 0]))
+
+    assert (batch.events, batch.lossy) == ([], lossy)

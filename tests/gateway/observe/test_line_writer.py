@@ -68,3 +68,16 @@ def test_a_reader_that_left_is_survived() -> None:
         out.close()
 
     assert lines.dropped >= 1
+
+
+def test_a_stream_that_is_not_utf_8_gets_escapes() -> None:
+    """One odd character costs no line."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as read, os.fdopen(writer, "w", encoding="ascii") as out:
+        lines = LineWriter(out)
+        for line in ("one", "€", "three"):
+            lines.write(line)
+        lines.close()
+        out.close()
+
+        assert read.read() == "one\n\\u20ac\nthree\n"
