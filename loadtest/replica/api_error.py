@@ -27,6 +27,12 @@ class ApiError(Exception):
         return cls(400, f"1 validation error:\n  {detail}", "Bad Request", location)
 
     @classmethod
+    def require_text(cls, text: str) -> None:
+        """Raise where ``text`` has half a character: JSON can carry one, pydantic refuses it."""
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise cls.bad_request("Input should be a valid string, unable to parse raw data as a unicode string")
+
+    @classmethod
     def unknown_model(cls, model: str, served: str) -> ApiError:
         message = f"The model `{model}` does not exist. Valid aliases: {served}."
         return cls(404, message, "NotFoundError", "model")

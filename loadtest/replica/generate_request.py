@@ -77,10 +77,8 @@ def read_json(raw: bytes) -> Body:
 
 
 def _salt(body: Body) -> str:
-    """As pydantic reads text: half a character is none."""
     salt: str = _optional(body, "cache_salt", str, "")
-    if any("\ud800" <= character <= "\udfff" for character in salt):
-        raise ApiError.bad_request("cache_salt should be a valid string")
+    ApiError.require_text(salt)
     return salt
 
 

@@ -49,8 +49,7 @@ class ModelFolder:
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids. A lone surrogate is refused, as pydantic does in vLLM."""
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ApiError.bad_request("Input should be a valid string, unable to parse raw data as a unicode string")
+        ApiError.require_text(text)
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return ids
 

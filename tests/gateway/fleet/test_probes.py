@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from gateway.fleet.probes import Probes
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec, parse_servers
 from loadtest.replica import ReplicaOptions, SimulatedReplica
+from tests.fakes.background import running
 from tests.fakes.scripted_server import ScriptedServer, Wire, answer
 from tests.fakes.waiting import eventually
 
@@ -24,12 +24,8 @@ from tests.fakes.waiting import eventually
 async def _probing(pool: ReplicaPool, **options: Any) -> AsyncIterator[Probes]:
     wanted = {"sources": lambda _spec, _rank: None, **options}
     probes = Probes(pool, clock=monotonic, interval_s=0.02, timeout_s=2.0, **wanted)
-    task = asyncio.ensure_future(probes.run())
-    try:
+    async with running(probes.run()):
         yield probes
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _pool(*urls: str) -> ReplicaPool:

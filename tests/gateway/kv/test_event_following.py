@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import time
@@ -15,6 +14,7 @@ from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier
 from loadtest.replica.block_cache import BlockCache
 from loadtest.replica.publisher import EventPublisher
+from tests.fakes.background import running
 from tests.fakes.waiting import eventually
 from tests.gateway.examples import a_pool
 
@@ -23,12 +23,8 @@ from tests.gateway.examples import a_pool
 async def _following(pool: ReplicaPool, index: MemoryIndex, routed: Routed) -> AsyncIterator[EventFollowing]:
     events = EventFollowing(pool, index, routed, secret=b"s", wall_clock=time)
     pool.listen(events)
-    task = asyncio.ensure_future(events.run())
-    try:
+    async with running(events.run()):
         yield events
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_followed_replica_is_fresh_and_its_blocks_are_known() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,6 +15,7 @@ from gateway.kv.feed_stats import FeedStats
 from gateway.kv.trust import FeedState
 from loadtest.replica.kv_events import AllBlocksCleared, EventDialect
 from loadtest.replica.publisher import EventPublisher
+from tests.fakes import background
 from tests.fakes.waiting import eventually
 from tests.gateway.kv.publishers import END, batch, old_batch, scripted_publisher
 
@@ -65,13 +65,8 @@ async def feed(source: EventSource, timing: FeedTiming = QUICK) -> AsyncIterator
     sink, stats = Recorder(), FeedStats()
     with zmq.Context() as context:
         running = Running(Feed(source, sink, stats, context=context, timing=timing), sink, stats)
-        task = asyncio.get_running_loop().create_task(running.feed.run())
-        try:
+        async with background.running(running.feed.run()):
             yield running
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 def source_of(publisher: EventPublisher) -> EventSource:

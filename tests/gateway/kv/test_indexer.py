@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,6 +16,7 @@ from gateway.kv.tiers import Tier
 from gateway.kv.trust import FeedState
 from loadtest.replica.kv_events import BlockStored
 from loadtest.replica.publisher import EventPublisher
+from tests.fakes.background import running
 from tests.fakes.waiting import eventually
 from tests.gateway.kv.publishers import scripted_publisher
 
@@ -48,18 +46,6 @@ class Pool:
         )
 
 
-@asynccontextmanager
-async def running(indexer: Indexer) -> AsyncIterator[None]:
-    """Run an indexer until the end of the block."""
-    task = asyncio.get_running_loop().create_task(indexer.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
 def source_of(publisher: EventPublisher) -> EventSource:
     return EventSource(publisher.endpoint, publisher.replay_endpoint)
 
@@ -71,7 +57,7 @@ async def test_replicas_are_followed_before_and_while_it_runs() -> None:
     async with EventPublisher(clock=lambda: 997.0) as first, EventPublisher() as second:
         first.publish([STORED])
         indexer.follow(A, source_of(first))
-        async with running(indexer):
+        async with running(indexer.run()):
             indexer.follow(B, source_of(second))
             await eventually(lambda: pool.index.owned(A, Tier.L0) == 1)
             await eventually(lambda: indexer.stats[B].state is FeedState.FRESH)
@@ -87,7 +73,7 @@ async def test_following_twice_changes_nothing_and_elsewhere_starts_anew() -> No
     """The same source keeps what is known; another one begins with nothing and reads all of it."""
     pool = Pool()
     indexer = pool.make_indexer()
-    async with EventPublisher() as old, EventPublisher() as new, running(indexer):
+    async with EventPublisher() as old, EventPublisher() as new, running(indexer.run()):
         old.publish([STORED])
         indexer.follow(A, source_of(old))
         await eventually(lambda: pool.index.owned(A, Tier.L0) == 1)
@@ -104,7 +90,7 @@ async def test_an_unfollowed_replica_is_forgotten() -> None:
     """Nothing of it stays, in the index or in the stats, and others go on."""
     pool = Pool()
     indexer = pool.make_indexer()
-    async with EventPublisher() as publisher, running(indexer):
+    async with EventPublisher() as publisher, running(indexer.run()):
         publisher.publish([STORED])
         indexer.follow(A, source_of(publisher))
         indexer.follow(B, source_of(publisher))
@@ -124,7 +110,7 @@ async def test_a_restart_moves_to_the_key_the_pool_gives() -> None:
     """The old key is gone, the new one holds what the new process replays, and counts go on."""
     pool = Pool()
     indexer = pool.make_indexer()
-    async with EventPublisher() as publisher, running(indexer):
+    async with EventPublisher() as publisher, running(indexer.run()):
         publisher.publish([STORED, BlockStored((12,), 11, (5, 6, 7, 8), 4)])
         indexer.follow(A, source_of(publisher))
         await eventually(lambda: pool.index.owned(A, Tier.L0) == 2)
@@ -146,7 +132,7 @@ async def test_what_is_lost_for_good_is_purged_and_logged(caplog: pytest.LogCapt
     """A gap nobody can fill: a subset from then on, and a warning that says so."""
     pool = Pool()
     indexer = pool.make_indexer()
-    async with EventPublisher(replay_endpoint=None) as publisher, running(indexer):
+    async with EventPublisher(replay_endpoint=None) as publisher, running(indexer.run()):
         indexer.follow(A, source_of(publisher))
         await eventually(lambda: indexer.stats[A].state is FeedState.FRESH)
         publisher.publish([STORED])
@@ -164,7 +150,7 @@ async def test_garbage_from_one_replica_is_counted_and_harmless() -> None:
     """Payloads that are no batch and events that are no events; the stream goes on."""
     pool = Pool()
     indexer = pool.make_indexer()
-    async with scripted_publisher() as publisher, running(indexer):
+    async with scripted_publisher() as publisher, running(indexer.run()):
         publisher.answers = [[[b"", (-1).to_bytes(8, "big", signed=True), b""]]]
         indexer.follow(A, publisher.source)
         await eventually(lambda: indexer.stats[A].state is FeedState.FRESH)
@@ -181,7 +167,7 @@ async def test_a_feed_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture
     pool = Pool()
     indexer = pool.make_indexer()
     with caplog.at_level(logging.ERROR):
-        async with EventPublisher() as publisher, running(indexer):
+        async with EventPublisher() as publisher, running(indexer.run()):
             indexer.follow(A, EventSource("nonsense"))
             indexer.follow(B, source_of(publisher))
             publisher.publish([STORED])

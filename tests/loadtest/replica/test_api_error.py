@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from loadtest.replica.api_error import ApiError, fault_error
 
 
@@ -31,3 +33,17 @@ def test_any_status_can_be_injected() -> None:
     """Known ones say what vLLM says."""
     assert "busy" in fault_error(503).message
     assert fault_error(418).status == 418
+
+
+@pytest.mark.parametrize("text", ["", "plain", "Grüße 👋🏽"])
+def test_text_passes(text: str) -> None:
+    """Whole characters of any kind."""
+    ApiError.require_text(text)
+
+
+def test_half_a_character_is_refused() -> None:
+    """As vLLM's validation does, with 400."""
+    with pytest.raises(ApiError) as refused:
+        ApiError.require_text("a\ud800")
+
+    assert refused.value.status == 400
