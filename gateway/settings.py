@@ -194,7 +194,9 @@ class Settings:
         _switch,
     )
     connect_timeout_s: float = setting("2", "For a connection to a replica.", _positive, unit="s")
-    chunk_timeout_s: float = setting("300", "Between two reads of an answer that has begun.", _positive, unit="s")
+    chunk_timeout_s: float = setting(
+        "300", "How long a replica that owes an answer, or the rest of one, may be silent.", _positive, unit="s"
+    )
     max_body_mb: float = setting("64", "Larger bodies are refused with 413.", _positive, unit="MB")
     probe_interval_s: float = setting("2", "Between two probes of a replica.", _positive, unit="s")
     probe_timeout_s: float = setting("5", "For one answer to a probe.", _positive, unit="s")

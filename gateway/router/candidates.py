@@ -100,8 +100,9 @@ class Candidates:
         return candidates
 
     def _expected(self, prepared: Prepared, replicas: Sequence[Replica], now: float) -> Mapping[ReplicaKey, int]:
-        chains = prepared.matchable
-        return self._routed.match(chains, [replica.key for replica in replicas], now=now) if chains else {}
+        if not prepared.matchable:
+            return {}
+        return self._routed.match(prepared.matchable, [replica.key for replica in replicas], now=now)
 
     def _sharing(self, prepared: Prepared, key: ReplicaKey, block_size: int, tokens: int) -> int:
         """Requests in flight there that share the deepest block matched."""

@@ -28,6 +28,7 @@ class Prepared:
     strategy: str
     prompt: EncodedPrompt
     chains: Mapping[int, Sequence[int]]  # own hashes of all full blocks, by block size in tokens
+    matchable: Mapping[int, Sequence[int]]  # the part of them that a cache can spare; nothing where none is read
     confirmed: Mapping[ReplicaKey, TierTokens]
     stages: Stages
 
@@ -43,13 +44,6 @@ class Prepared:
         """How many tokens the answer is expected to have: the mean, or the request's own limit."""
         limit = self.request.max_tokens
         return mean if limit is None else min(mean, max(0, limit))
-
-    @property
-    def matchable(self) -> Mapping[int, Sequence[int]]:
-        """The part of the chains that a cache can spare; nothing for a request that reads no cache."""
-        if not self.request.reads_cache:
-            return {}
-        return matchable_chains(self.chains, self.prompt.count)
 
 
 def matchable_chains(chains: Mapping[int, Sequence[int]], prompt_tokens: int) -> Mapping[int, Sequence[int]]:

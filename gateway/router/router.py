@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from gateway.errors import BadRequest
 from gateway.fleet.inflight import InFlight
 from gateway.fleet.replica import Replica
-from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool, ServedModel
 from gateway.fleet.speeds import Speeds
 from gateway.fleet.utilisation import Utilisation
@@ -75,10 +74,11 @@ class Router:
         encoded_s = self._clock()
         replicas = [replica for replica in self._pool.replicas if replica.key.namespace == served.namespace]
         chains = self._chains(request, served, prompt, replicas)
+        matchable = matchable_chains(chains, prompt.count) if request.reads_cache else {}
         hashed_s = self._clock()
-        confirmed = await self._confirmed(request, prompt, chains, replicas)
+        confirmed = await self._index.match(matchable, [replica.key for replica in replicas]) if matchable else {}
         stages = Stages(encoded_s - began_s, hashed_s - encoded_s, self._clock() - hashed_s)
-        return Prepared(request, served, chosen_strategy, prompt, chains, confirmed, stages)
+        return Prepared(request, served, chosen_strategy, prompt, chains, matchable, confirmed, stages)
 
     def attempt(self, prepared: Prepared, tried: frozenset[str] = frozenset()) -> Attempt:
         """Choose a replica outside the server ids ``tried`` and book the request there. Raises ``NoReplica``."""
@@ -145,18 +145,6 @@ class Router:
             root = chain_root(self._secret, served.namespace, served.lora, request.cache_salt, size)
             chains[size] = extend_chain(root, prompt.tokens, size)
         return chains
-
-    async def _confirmed(
-        self,
-        request: InferenceRequest,
-        prompt: EncodedPrompt,
-        chains: Mapping[int, Sequence[int]],
-        replicas: Sequence[Replica],
-    ) -> Mapping[ReplicaKey, TierTokens]:
-        if not chains or not request.reads_cache:
-            return {}
-        keys = [replica.key for replica in replicas]
-        return await self._index.match(matchable_chains(chains, prompt.count), keys)
 
     # The choice
 

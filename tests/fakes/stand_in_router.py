@@ -32,7 +32,7 @@ class StandInAttempt:
             replica_id=self.server_id,
             namespace="m",
             strategy="round_robin",
-            reason="turn",
+            reason="rotation",
             prompt_reason="",
             prompt_tokens=0,
             confirmed=TierTokens(),

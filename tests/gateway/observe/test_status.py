@@ -31,11 +31,13 @@ def _status(pool: ReplicaPool, stats: FeedStats | None = None) -> Status:
 
 def test_the_whole_gateway_is_json() -> None:
     """Every part has its place."""
-    page = json.loads(json.dumps(_status(a_pool(), FeedStats(block_sizes={Tier.L0: 16})).status()))
+    stats = FeedStats(block_sizes={Tier.L0: 16}, malformed_frames=2, starts=1)
+    page = json.loads(json.dumps(_status(a_pool(), stats).status()))
 
     assert (page["ready"], page["strategy"], page["models"]) == (True, "kv_aware", {"tiny": "LocalEncoder"})
     assert [replica["id"] for replica in page["replicas"]] == ["a", "b"]
     assert page["replicas"][0]["events"]["block_sizes"] == {"l0": 16}
+    assert (page["replicas"][0]["events"]["malformed_frames"], page["replicas"][0]["events"]["starts"]) == (2, 1)
     assert page["replicas"][0]["owned_blocks"] == {"l0": 0, "l1": 0, "l2": 0}
 
 
