@@ -6,12 +6,12 @@ COPY pyproject.toml README.md LICENSE ./
 COPY gateway gateway
 COPY router_strategies router_strategies
 COPY loadtest loadtest
-RUN pip wheel --no-cache-dir --wheel-dir /wheels ".[hub]"
+RUN pip wheel --no-cache-dir --wheel-dir /wheels ".[hub,redis]"
 
 FROM python:3.11-slim-bookworm
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links=/wheels "prefixway[hub]" \
+    pip install --no-cache-dir --no-index --find-links=/wheels "prefixway[hub,redis]" \
     && useradd --uid 65532 --no-create-home --shell /usr/sbin/nologin prefixway
 USER 65532
 # Tokenizers that are downloaded go to /tmp, the one place that is writable when the root file system is not.

@@ -22,7 +22,7 @@ $(VENV)/.demo: pyproject.toml
 $(VENV)/.test: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing prefixway and its test tools into $(VENV)"
-	@$(BIN)/python -m pip --disable-pip-version-check install -q -e '.[hub,loadtest,test]'
+	@$(BIN)/python -m pip --disable-pip-version-check install -q -e '.[hub,loadtest,redis,test]'
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo
@@ -47,6 +47,7 @@ fmt: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks.kv
+	$(BIN)/python -m benchmarks.shared_index
 	$(BIN)/python -m benchmarks.decide
 	$(BIN)/python -m benchmarks.relay_cost
 

@@ -10,6 +10,7 @@ import time
 
 import uvloop
 
+from gateway.asgi_server import listen_socket
 from gateway.edge.auth import ApiKeys
 from gateway.edge.edge_app import EdgeApp
 from gateway.edge.headers import Credentials
@@ -30,6 +31,7 @@ _DECISION = Decision(
     strategy="round_robin",
     reason="rotation",
     prompt_reason="",
+    index_reason="",
     prompt_tokens=0,
     confirmed=TierTokens(),
     expected_tokens=0,
@@ -77,7 +79,7 @@ async def main(port: int, replica_port: int) -> None:
     router = OneReplica(Origin(False, "127.0.0.1", replica_port))
     proxy = Proxy(router, UpstreamPool(), _observe, clock=time.monotonic, credentials=Credentials())
     app = EdgeApp(proxy, models=lambda: b"{}", ready=lambda: True, api_keys=ApiKeys([]))
-    await EdgeServer(app, host="127.0.0.1", port=port).run()
+    await EdgeServer(app, listen_socket("127.0.0.1", port)).run()
 
 
 if __name__ == "__main__":

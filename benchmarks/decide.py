@@ -81,7 +81,7 @@ async def main() -> None:
             encoder=registry.get,
             strategies={"kv_aware": load("kv_aware")},
             strategy="kv_aware",
-            secret=SECRET,
+            secret=lambda: SECRET,
             clock=time.monotonic,
         )
         ids = list(range(7_500))

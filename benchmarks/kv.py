@@ -76,14 +76,14 @@ def _ingest() -> None:
         (_PROMPT_BLOCKS, True, "prompts of 125 blocks"),
         (1, True, "decoding, a batch a block"),
     ):
-        rounds = [_blocks_per_s(list(_payloads(blocks, _INGESTED, seed, evict=evict))) for seed in range(5)]
+        rounds = [_blocks_per_s(list(payloads(blocks, _INGESTED, seed, evict=evict))) for seed in range(5)]
         print(f"  {label}: {median(rounds):9,.0f} blocks/s")
 
 
-def _blocks_per_s(payloads: list[bytes]) -> float:
+def _blocks_per_s(batches: list[bytes]) -> float:
     _, applier = _applier()
     begun = perf_counter()
-    for payload in payloads:
+    for payload in batches:
         applier.apply(decode(payload))
     return _INGESTED / (perf_counter() - begun)
 
@@ -95,7 +95,7 @@ def _applier() -> tuple[MemoryIndex, Applier]:
     return index, applier
 
 
-def _payloads(blocks_per_event: int, total: int, seed: int, *, evict: bool = True) -> Iterator[bytes]:
+def payloads(blocks_per_event: int, total: int, seed: int, *, evict: bool = True) -> Iterator[bytes]:
     """Batches as vLLM 0.32 sends them: evictions, then a store on top of what is there, in chains of 500 blocks."""
     rng = random.Random(seed)
     held: list[int] = []
@@ -134,11 +134,11 @@ def _removed(hash_: int) -> dict[str, object]:
 def _memory() -> None:
     print("memory, bytes a block-owner, one owner a block; dictionaries grow in steps, so at several sizes")
     for blocks in (100_000, 150_000, 200_000, 250_000):
-        payloads = list(_payloads(_PROMPT_BLOCKS, blocks, 1, evict=False))
+        batches = list(payloads(_PROMPT_BLOCKS, blocks, 1, evict=False))
         gc.collect()
         tracemalloc.start()
         kept = _applier()
-        for payload in payloads:
+        for payload in batches:
             kept[1].apply(decode(payload))
         gc.collect()
         everything = tracemalloc.get_traced_memory()[0] / blocks

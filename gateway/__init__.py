@@ -3,9 +3,11 @@
 The map. Each folder is a room with one job; imports point downwards only.
 
     cli                     argv -> a command
-    app                     builds every object once, starts and stops them
+    serving                 one gateway, or a supervisor of several, or one of those
+    app       workers/      builds every object once, starts and stops them | several processes behind one set of ports
     edge/     observe/      bytes in and out            | metrics, status, access log
     router/                 InferenceRequest -> Decision
+    shared/                 what processes tell each other through Redis
     kv/                     which replica holds which block, in which tier
     fleet/    prompt/       replicas and their load     | text -> tokens -> block hashes
     settings  errors        the environment             | what can go wrong, and its HTTP status

@@ -7,38 +7,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
 import router_strategies
+from gateway.asgi_server import ListenSockets, listen_sockets
 from gateway.edge.auth import ApiKeys
 from gateway.edge.edge_app import EdgeApp
 from gateway.edge.headers import Credentials
 from gateway.edge.proxy import Proxy
 from gateway.edge.server import EdgeServer
 from gateway.edge.upstream_pool import UpstreamPool
-from gateway.fleet.discovery.static import StaticDiscovery
-from gateway.fleet.event_source import EventSource, checked_endpoint
-from gateway.fleet.probes import Probes
 from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.fleet.replica_pool import ReplicaPool
-from gateway.fleet.server_spec import ServerSpec
 from gateway.fleet.speeds import Speeds
-from gateway.kv.event_following import EventFollowing
-from gateway.kv.memory_index import MemoryIndex
+from gateway.fleet_parts import discovery_of, probes_of
 from gateway.kv.routed import Routed
 from gateway.observe.access_log import AccessLog
 from gateway.observe.admin_app import admin_app
+from gateway.observe.announcement import announce
 from gateway.observe.fleet_metrics import FleetMetrics
 from gateway.observe.line_writer import LineWriter
 from gateway.observe.models_page import models_page
+from gateway.observe.order_desk import OrderDesk
 from gateway.observe.probe_app import ProbeApp
 from gateway.observe.request_metrics import RequestMetrics
 from gateway.observe.side_server import SideServer
@@ -48,61 +44,67 @@ from gateway.prompt.tokenizer_hub import TokenizerHub
 from gateway.router.encoder_loading import EncoderLoading
 from gateway.router.exchange import Exchange
 from gateway.router.router import Router
-from gateway.settings import KvEvents, Settings, SettingsError
-from gateway.supervisor import keep_running
+from gateway.settings import Settings, SettingsError
+from gateway.shared.keys import SCHEMA
+from gateway.supervisor import Part, keep_running
+from gateway.together_or_alone import fellowship
 
 _log = logging.getLogger(__name__)
-
-
-class Part(Protocol):
-    """What runs in the background, and again after a failure."""
-
-    async def run(self) -> None: ...
 
 
 class Gateway:
     """One gateway. Make it inside a running event loop; :meth:`run` it once."""
 
-    def __init__(self, settings: Settings, *, linger_s: float = 1.0, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        sockets: ListenSockets | None = None,
+        linger_s: float = 1.0,
+        clock: Callable[[], float] = monotonic,
+        schema: int = SCHEMA,
+    ) -> None:
         """Builds and binds everything. Raises ``SettingsError`` or ``OSError`` that says what is wrong.
 
+        ``sockets``: bound by somebody else, who also tells where they are, and when to :meth:`accept`.
         ``linger_s``: how long new arrivals are still served after :meth:`stop`, while load balancers look elsewhere.
+        ``schema``: that of the keys in Redis, for a test of an upgrade.
         """
         self._settings = settings
         self._clock = clock
         self._linger_s = linger_s
+        self._is_worker = sockets is not None
         self._draining = False
-        self._stop = asyncio.Event()
+        self._retired = False
+        self._leave = asyncio.Event()
+        self._gate = asyncio.Event()
         self.stopped = False
-        self._secret = settings.hash_secret.encode() or secrets.token_bytes(16)
-        self._lines = LineWriter(sys.stdout) if settings.access_log else None
-        self.pool, self.index = ReplicaPool(), MemoryIndex()
-        self._routed, self._speeds = Routed(), Speeds()
-        self.events = EventFollowing(
-            self.pool, self.index, self._routed, secret=self._secret, wall_clock=lambda: _wall_clock().timestamp()
-        )
-        self._probes = self._make_probes()
+        self._lines = LineWriter(sys.stdout, shared=self._is_worker) if settings.access_log else None
+        self.pool, self._routed, self._speeds = ReplicaPool(), Routed(), Speeds()
+        self.fellowship = fellowship(settings, self.pool, self._routed, clock=clock, wall_clock=_unix_s, schema=schema)
+        self._probes = probes_of(settings, self.pool, clock)
+        self._discovery = discovery_of(settings, self.pool)
         self._remote = RemoteTokenizer(self.pool, clock=clock, api_key=settings.replica_api_key or None)
         self._encoders = self._make_encoders()
         self._loading = EncoderLoading(self._encoders)
         self.router = self._make_router()
+        self.fellowship.attach(self.router)
         self._upstream = UpstreamPool(
             connect_timeout_s=settings.connect_timeout_s, silence_timeout_s=settings.chunk_timeout_s
         )
-        registry = CollectorRegistry()
-        self._requests = RequestMetrics(registry, self.pool.knows_model)
-        registry.register(self._fleet_metrics())
+        self._registry = CollectorRegistry()
+        self._requests = self._make_metrics()
         self._observers = [self._requests.observe, *self._access_log()]
+        self._sockets = sockets or listen_sockets(settings.listen, settings.metrics_listen, settings.admin_listen)
         self.edge = self._make_edge()
-        self.metrics = SideServer(ProbeApp(registry, self.is_ready), **settings.metrics_listen._asdict())
+        self.metrics = SideServer(ProbeApp(self._registry, self.is_ready), self._sockets.metrics)
         self.admin = self._make_admin()
-        for listener in (self.events, self._loading, self._requests):
+        for listener in (self.fellowship.events, self._loading, self._requests):
             self.pool.listen(listener)
-        self._discovery = self._make_discovery()
         self.parts: tuple[Part, ...] = (
             self._discovery,
             self._probes,
-            self.events,
+            *self.fellowship.parts,
             self._loading,
             self.metrics,
             self.admin,
@@ -128,26 +130,63 @@ class Gateway:
             await asyncio.sleep(0.02)
 
     def stop(self) -> None:
-        """Let :meth:`run` finish what runs, and return."""
-        self._stop.set()
+        """Let :meth:`run` finish what runs, and return. Nobody else serves: it says that it is not ready any more."""
+        self._draining = True
+        self._leave.set()
+        if self._retired:
+            self.edge.drain()
 
-    async def run(self) -> None:
-        """Serve until :meth:`stop`, then finish what runs, within the drain time."""
-        self._announce()
+    def retire(self) -> None:
+        """The same, in favour of others who accept on the same socket: clients are given time to go over to them."""
+        self._retired = True
+        self._leave.set()
+
+    @property
+    def connections(self) -> int:
+        """Client connections that are open."""
+        return self.edge.connections
+
+    @property
+    def accepts(self) -> bool:
+        """Whether it takes new connections."""
+        return self._gate.is_set() and not self._leave.is_set()
+
+    def accept(self) -> None:
+        """Take connections from now on: for one of several that share a socket, not before it is ready."""
+        self._gate.set()
+
+    async def run(self, before_end: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Serve until :meth:`stop`, then finish what runs, within the drain time.
+
+        ``before_end`` is awaited when that is done and the side ports still answer.
+        """
+        await self.fellowship.start()
+        if not self._is_worker:
+            self._announce()
+            self.accept()
         try:
             async with asyncio.TaskGroup() as group:
                 background = [group.create_task(keep_running(part.run, type(part).__name__)) for part in self.parts]
-                serving = group.create_task(self.edge.run(), name="edge")
-                await self._stop.wait()
+                serving = group.create_task(self._serve(), name="edge")
+                await self._leave.wait()
                 await self._drain(serving)
+                if before_end is not None:
+                    await before_end()
                 for task in background:
                     task.cancel()
         finally:
             self.stopped = True
             self._close()
+            await self.fellowship.finish()
             await self._remote.close()
 
+    async def _serve(self) -> None:
+        await self._gate.wait()
+        if not self._leave.is_set():
+            await self.edge.run()
+
     def _close(self) -> None:
+        self.edge.abandon()
         self._encoders.close()
         self._upstream.close()
         self.metrics.close()
@@ -156,46 +195,27 @@ class Gateway:
             self._lines.close()
 
     async def _drain(self, serving: asyncio.Task[None]) -> None:
-        """Not ready first; new arrivals are served for a moment more."""
-        self._draining = True
-        _log.info("draining: %d connections open", self.edge.connections)
-        await asyncio.sleep(self._linger_s if self.edge.connections else 0)
+        """New arrivals are served for a moment more, by others or here; then no more."""
+        _log.info("draining: %d connections open", self.connections)
+        self.edge.part()
+        if not self._retired:
+            await asyncio.sleep(self._linger_s if self.connections else 0)
+        await self.edge.hand_over(self._settings.drain_s if self._retired else self._linger_s)
         self.edge.drain()
+        self.accept()
         await serving
         _log.info("drained")
 
     def _announce(self) -> None:
         settings = self._settings
-        _log.info("settings", extra={"fields": {"settings": settings.effective()}})
-        for line in settings.unknown:
-            _log.warning("%s", line)
-        urls = {
-            "api": self.url,
-            "metrics": f"http://{settings.metrics_listen._replace(port=self.metrics.port)}",
-            "admin": f"http://{settings.admin_listen._replace(port=self.admin.port)}",
-        }
-        _log.info("listening", extra={"fields": {"urls": urls}})
+        announce(
+            settings,
+            api=settings.listen._replace(port=self.edge.port),
+            metrics=settings.metrics_listen._replace(port=self.metrics.port),
+            admin=settings.admin_listen._replace(port=self.admin.port),
+        )
 
     # Parts
-
-    def _make_discovery(self) -> StaticDiscovery:
-        try:
-            return StaticDiscovery(self._settings.replicas, self._settings.replicas_file, self.pool.reconcile)
-        except ValueError as error:
-            name = "PREFIXWAY_REPLICAS_FILE" if self._settings.replicas_file else "PREFIXWAY_REPLICAS"
-            raise SettingsError(f"{name}: {error}") from error
-
-    def _make_probes(self) -> Probes:
-        settings = self._settings
-        return Probes(
-            self.pool,
-            clock=self._clock,
-            interval_s=settings.probe_interval_s,
-            timeout_s=settings.probe_timeout_s,
-            api_key=settings.replica_api_key or None,
-            sources=None if settings.kv_events.mode == "off" else _fixed_source(settings.kv_events),
-            ask_sources=settings.kv_events.mode == "auto",
-        )
 
     def _make_encoders(self) -> EncoderRegistry:
         try:
@@ -211,14 +231,14 @@ class Gateway:
     def _make_router(self) -> Router:
         return Router(
             pool=self.pool,
-            index=self.index,
+            index=self.fellowship.index,
             routed=self._routed,
-            events=self.events,
+            events=self.fellowship,
             speeds=self._speeds,
             encoder=self._encoders.get,
             strategies=_strategies(self._settings),
             strategy=self._settings.strategy,
-            secret=self._secret,
+            secret=lambda: self.fellowship.secret.value,
             clock=self._clock,
         )
 
@@ -242,7 +262,12 @@ class Gateway:
             ready=self.is_ready,
             api_keys=ApiKeys(settings.api_keys),
         )
-        return EdgeServer(app, **settings.listen._asdict(), drain_timeout_s=settings.drain_s)
+        return EdgeServer(app, self._sockets.public, shared=self._is_worker, drain_timeout_s=settings.drain_s)
+
+    def _make_metrics(self) -> RequestMetrics:
+        for collector in (self._fleet_metrics(), *self.fellowship.collectors):
+            self._registry.register(collector)
+        return RequestMetrics(self._registry, self.pool.knows_model)
 
     def _observe(self, exchange: Exchange) -> None:
         for observe in self._observers:
@@ -254,8 +279,8 @@ class Gateway:
     def _fleet_metrics(self) -> FleetMetrics:
         return FleetMetrics(
             self.pool,
-            self.index,
-            lambda: self.events.feeds,
+            self.fellowship.memory,
+            lambda: self.fellowship.events.feeds,
             self._speeds,
             unknown_settings=len(self._settings.unknown),
             log_lines_dropped=lambda: self._lines.dropped if self._lines else 0,
@@ -263,26 +288,35 @@ class Gateway:
         )
 
     def _make_admin(self) -> SideServer:
+        desk = OrderDesk(
+            self.fellowship.orders,
+            servers=lambda: [server.id for server in self.pool.servers],
+            strategy=lambda: self.router.strategy,
+            configured=self._settings.strategy,
+            wall_clock=_unix_s,
+        )
         status = Status(
             self.pool,
-            self.index,
-            self.events.stats,
+            self.fellowship.memory,
+            self.fellowship.stats,
             self._speeds,
             strategy=lambda: self.router.strategy,
+            shared=self.fellowship.status,
+            orders=desk.orders,
             tokenizers=self._loading.sources,
             ready=self.is_ready,
             settings=self._settings.effective(),
             unknown_settings=self._settings.unknown,
             clock=self._clock,
         )
-        app = admin_app(status.status, status.replicas, self._settings.admin_token)
-        return SideServer(app, **self._settings.admin_listen._asdict())
+        app = admin_app(status.status, status.replicas, self._settings.admin_token, desk)
+        return SideServer(app, self._sockets.admin)
 
 
 @asynccontextmanager
-async def running_gateway(settings: Settings) -> AsyncIterator[Gateway]:
+async def running_gateway(settings: Settings, *, schema: int = SCHEMA) -> AsyncIterator[Gateway]:
     """A gateway that runs inside the block, and drains at its end."""
-    gateway = Gateway(settings, linger_s=0)
+    gateway = Gateway(settings, linger_s=0, schema=schema)
     async with asyncio.TaskGroup() as group:
         group.create_task(gateway.run(), name="gateway")
         try:
@@ -295,6 +329,10 @@ def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
+def _unix_s() -> float:
+    return _wall_clock().timestamp()
+
+
 def _strategies(settings: Settings) -> dict[str, router_strategies.Strategy]:
     """The chosen one with its options; the others, which a request may ask for, with their defaults."""
     names = router_strategies.available() if settings.client_strategy else (settings.strategy,)
@@ -302,20 +340,3 @@ def _strategies(settings: Settings) -> dict[str, router_strategies.Strategy]:
         name: router_strategies.load(name, settings.strategy_options if name == settings.strategy else None)
         for name in names
     }
-
-
-def _fixed_source(events: KvEvents) -> Callable[[ServerSpec, int], EventSource | None]:
-    """Where every replica publishes, by the setting. Raises ``SettingsError`` for an address that is none."""
-    try:
-        for endpoint in (events.events, events.replay):
-            if endpoint is not None:
-                checked_endpoint(endpoint)
-    except ValueError as error:
-        raise SettingsError(f"PREFIXWAY_KV_EVENTS: {error}") from error
-
-    def find(spec: ServerSpec, rank: int) -> EventSource | None:
-        if events.events is None:
-            return None
-        return spec._replace(events=events.events, replay=events.replay).event_source(rank)
-
-    return find

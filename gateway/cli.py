@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import gc
 import os
-import signal
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Sequence
@@ -16,9 +13,12 @@ import uvloop
 
 import router_strategies
 from gateway import __version__
+from gateway.admin_client import AdminRefusedError, AdminUnreachableError
+from gateway.order_commands import add_order_commands, run_order
 from gateway.settings import Settings, SettingsError
 
 _CONFIGURATION_WRONG = 1
+_UNREACHABLE = 2
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -42,11 +42,18 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n\n".join(["strategies (PREFIXWAY_STRATEGY):", *map(_described, router_strategies.available())]),
     )
+    serve.add_argument("--workers", type=int, metavar="N", help="processes that serve (default: PREFIXWAY_WORKERS)")
+    serve.add_argument("--worker", help=argparse.SUPPRESS)  # given to a worker by its supervisor
     serve.set_defaults(run=_serve)
+    index = commands.add_parser(
+        "index", help="follow replicas' events into Redis, for gateways elsewhere; serves nobody"
+    )
+    index.set_defaults(run=_index)
     demo = commands.add_parser("demo", help="simulated replicas, a gateway and a load under every strategy")
     demo.add_argument("--stay", action="store_true", help="keep the gateway up afterwards")
     demo.add_argument("--seed", type=int, default=1, help="of the load (default: 1)")
     demo.set_defaults(run=_demo)
+    add_order_commands(commands, _order)
     return parser
 
 
@@ -59,34 +66,29 @@ def _say(message: str) -> int:
     return _CONFIGURATION_WRONG
 
 
-def _serve(_: argparse.Namespace) -> int:
-    from gateway.app import Gateway
-    from gateway.observe.line_writer import LineWriter
-    from gateway.observe.logs import configure_logging
+def _serve(arguments: argparse.Namespace) -> int:
+    from gateway.serving import serve
 
-    settings = Settings.from_env(os.environ)  # noqa: TID251 - the one place that hands it over
-    log = LineWriter(sys.stderr)
-    configure_logging(settings.log_level, log.write)
+    environ = os.environ  # noqa: TID251 - the one place that hands it over
+    return serve(environ, workers=arguments.workers, worker=arguments.worker)
 
-    async def serve() -> None:
-        gateway = Gateway(settings)
-        _spare_the_collector()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, gateway.stop)
-        await gateway.run()
 
+def _index(_: argparse.Namespace) -> int:
+    from gateway.serving import index
+
+    return index(os.environ)  # noqa: TID251 - handed over, as for serve
+
+
+def _order(arguments: argparse.Namespace) -> int:
+    settings = Settings.from_env(os.environ)  # noqa: TID251 - handed over, as for serve
     try:
-        uvloop.run(serve())
-    finally:
-        log.close()
+        print(run_order(arguments, settings))
+    except AdminRefusedError as error:
+        return _say(f"prefixway: {error}")
+    except AdminUnreachableError as error:
+        _say(f"prefixway: {error}")
+        return _UNREACHABLE
     return 0
-
-
-def _spare_the_collector() -> None:
-    """What is built at the start lives for ever, and requests leave few cycles: look for them seldom."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

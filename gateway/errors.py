@@ -4,11 +4,14 @@
     ├── BadRequest              400  the body cannot be read
     ├── ModelNotFound           404  no replica serves that model
     ├── RouteNotFound           404  this path is not proxied
+    ├── ServerNotFound          404  no server has that id
     ├── MethodNotAllowed        405
+    ├── OrderConflict           409  an order that cannot be kept beside the others
     ├── BodyTooLarge            413
     ├── HeadersTooLarge         431
     ├── Unauthorized            401
     ├── NoReplica               503  nothing healthy to send it to; says why, with Retry-After
+    ├── OrdersUnavailable       503  Redis does not take an order
     ├── Stopping                503  the gateway ends before the answer does
     ├── ReplicaUnreachable      502  every attempt broke before the first body byte
     └── ReplicaTimeout          504
@@ -59,6 +62,11 @@ class RouteNotFound(GatewayError):
     kind = "invalid_request_error"
 
 
+class ServerNotFound(GatewayError):
+    status = 404
+    kind = "invalid_request_error"
+
+
 class MethodNotAllowed(GatewayError):
     status = 405
     kind = "invalid_request_error"
@@ -66,6 +74,11 @@ class MethodNotAllowed(GatewayError):
     def __init__(self, message: str, allow: str) -> None:
         super().__init__(message)
         self.allow = allow
+
+
+class OrderConflict(GatewayError):
+    status = 409
+    kind = "invalid_request_error"
 
 
 class BodyTooLarge(GatewayError):
@@ -90,6 +103,15 @@ class NoReplica(GatewayError):
     def __init__(self, message: str, retry_after_s: int = 2) -> None:
         super().__init__(message, code="no_replica")
         self.retry_after_s = retry_after_s
+
+
+class OrdersUnavailable(GatewayError):
+    status = 503
+    kind = "service_unavailable"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="redis_unavailable")
+        self.retry_after_s = 1
 
 
 class Stopping(GatewayError):

@@ -7,6 +7,7 @@ come from that field, and so does the README's table.
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import router_strategies
+from gateway.redis_url import RedisTarget
 
 PREFIX = "PREFIXWAY_"
 
@@ -55,6 +57,17 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return "'***'" if self else "''"
+
+
+class RedisUrl(Secret):
+    """A URL that :meth:`RedisTarget.parse` takes, or empty."""
+
+    __slots__ = ()
+
+    @property
+    def shown(self) -> str:
+        """Without passwords."""
+        return RedisTarget.parse(self).shown if self else ""
 
 
 def _text(value: str) -> str:
@@ -132,6 +145,12 @@ def _file(value: str) -> Path | None:
     return Path(value) if value else None
 
 
+def _redis_url(value: str) -> RedisUrl:
+    if value:
+        RedisTarget.parse(value)
+    return RedisUrl(value)
+
+
 def _kv_events(value: str) -> KvEvents:
     if value.lower() in ("auto", "off"):
         return KvEvents(value.lower())
@@ -176,7 +195,29 @@ class Settings:
         "Where replicas publish KV events: auto asks them, off, or `tcp://{host}:5557,replay=tcp://{host}:5657`.",
         _kv_events,
     )
-    index: str = setting("auto", "Where the index lies: memory (auto: memory).", _one_of("auto", "memory"))
+    index: str = setting(
+        "auto",
+        "Where the index lies: memory, or redis for all gateways together (auto: redis if there is a URL).",
+        _one_of("auto", "memory", "redis"),
+    )
+    redis_url: RedisUrl = setting(
+        "",
+        "`redis://[[user]:password@]host[:port][/db]`, `rediss://` with TLS, `unix:///path`, "
+        "`redis+cluster://host:port,...`, `redis+sentinel://host:port,.../name`.",
+        _redis_url,
+    )
+    redis_password: Secret = setting("", "Instead of one in the URL.", Secret)
+    redis_prefix: str = setting("pw", "What our keys in Redis begin with: one for each fleet.")
+    redis_timeout_s: float = setting("1", "For one answer of Redis, in the background.", _positive, unit="s")
+    index_budget_ms: float = setting(
+        "5", "How long a request waits at most for the index in Redis.", _positive, unit="ms"
+    )
+    indexer: str = setting(
+        "inside",
+        "Who follows the replicas' events into Redis: the gateways (inside), or `prefixway index` (outside).",
+        _one_of("inside", "outside"),
+    )
+    share_load: bool = setting("true", "Whether gateways on one Redis tell each other what they send where.", _switch)
     tokenizer: str = setting("auto", "auto, a folder or tokenizer.json, a hub name[@revision], or `model=path,...`.")
     max_prompt_chars: int = setting("4000000", "Longer prompts are not tokenized here.", _count, unit="characters")
     hash_secret: Secret = setting("", "Keys the block hashes; made at random when empty.", Secret)
@@ -200,6 +241,7 @@ class Settings:
     max_body_mb: float = setting("64", "Larger bodies are refused with 413.", _positive, unit="MB")
     probe_interval_s: float = setting("2", "Between two probes of a replica.", _positive, unit="s")
     probe_timeout_s: float = setting("5", "For one answer to a probe.", _positive, unit="s")
+    workers: int = setting("1", "Processes that serve; more than one needs Redis.", _count)
     drain_s: float = setting("20", "How long running answers may take after SIGTERM.", _positive, unit="s")
     access_log: bool = setting("true", "A JSON line a request.", _switch)
     log_level: str = setting("info", "debug, info, warning or error.", _one_of("debug", "info", "warning", "error"))
@@ -221,8 +263,34 @@ class Settings:
             router_strategies.load(self.strategy, self.strategy_options)
         except ValueError as error:
             raise SettingsError(f"PREFIXWAY_STRATEGY_OPTIONS: {error}") from error
+        self._check_redis()
         if self.strict_env and self.unknown:
             raise SettingsError("; ".join(self.unknown))
+
+    def _check_redis(self) -> None:
+        try:
+            self.redis  # noqa: B018 - raises
+        except ValueError as error:
+            raise SettingsError(f"PREFIXWAY_REDIS_URL: {error}") from error
+        if not self.uses_redis and (self.index == "redis" or self.workers > 1):
+            raise SettingsError("PREFIXWAY_INDEX=redis and PREFIXWAY_WORKERS above 1 need PREFIXWAY_REDIS_URL")
+        if self.indexer == "outside" and not self.shares_index:
+            raise SettingsError("PREFIXWAY_INDEXER=outside needs PREFIXWAY_REDIS_URL, and an index there")
+
+    @property
+    def uses_redis(self) -> bool:
+        """Whether this process tells others, through Redis, what it knows."""
+        return bool(self.redis_url)
+
+    @property
+    def shares_index(self) -> bool:
+        """Whether the index lies in Redis."""
+        return self.uses_redis and self.index != "memory"
+
+    @property
+    def redis(self) -> RedisTarget | None:
+        """Which Redis, if any."""
+        return RedisTarget.parse(self.redis_url, self.redis_password) if self.uses_redis else None
 
     @property
     def shows_receipt(self) -> bool:
@@ -245,6 +313,13 @@ class Settings:
         return "\n".join(rows)
 
 
+def check_redis_client(settings: Settings) -> None:
+    """Raises :class:`SettingsError` if Redis is to be used and what speaks to it is not installed."""
+    missing = [name for name in ("redis", "hiredis") if importlib.util.find_spec(name) is None]
+    if settings.uses_redis and missing:
+        raise SettingsError(f"PREFIXWAY_REDIS_URL needs {' and '.join(missing)}: pip install 'prefixway[redis]'")
+
+
 def env_name(item: Field[Any]) -> str:
     """A setting's name in the environment."""
     return PREFIX + item.name.upper()
@@ -255,7 +330,7 @@ def _declared() -> list[Field[Any]]:
 
 
 def _is_secret(item: Field[Any]) -> bool:
-    return item.metadata["read"] in (Secret, _secrets)
+    return item.metadata["read"] in (Secret, _secrets, _redis_url)
 
 
 def _value(item: Field[Any], environ: Mapping[str, str]) -> Any:
@@ -290,6 +365,8 @@ def _suggest(name: str, known: set[str]) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, RedisUrl):
+        return value.shown
     if isinstance(value, Secret):
         return "***" if value else ""
     if isinstance(value, tuple) and not isinstance(value, Listen | KvEvents):

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 _log = logging.getLogger(__name__)
 
 
 _LONGEST_PAUSE_S = 60.0
+
+
+class Part(Protocol):
+    """What runs in the background, and again after a failure."""
+
+    async def run(self) -> None: ...
 
 
 async def keep_running(run: Callable[[], Awaitable[None]], name: str, *, pause_s: float = 1.0) -> None:

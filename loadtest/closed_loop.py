@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from random import Random
 from typing import Any, NamedTuple
 
 import httpx
@@ -43,12 +44,18 @@ class Reply(NamedTuple):
 
 
 class ClosedLoop:
-    """``samples`` grows while :meth:`run` runs. ``clock``: seconds, monotonic."""
+    """``samples`` grows while :meth:`run` runs. ``clock``: seconds, monotonic.
 
-    def __init__(self, base_url: str, model: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    With several URLs each turn goes to a random one, the same for the same ``seed``.
+    """
+
+    def __init__(
+        self, base_url: str | Sequence[str], model: str, *, seed: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.samples: list[Sample] = []
         self.in_flight = 0
-        self._base_url = base_url
+        self._base_urls = (base_url,) if isinstance(base_url, str) else tuple(base_url)
+        self._seed = seed
         self._model = model
         self._clock = clock
 
@@ -56,7 +63,7 @@ class ClosedLoop:
         """Play all conversations at once, each to its end."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with (
-            httpx.AsyncClient(base_url=self._base_url, timeout=TIMEOUT_S, limits=limits, trust_env=False) as client,
+            httpx.AsyncClient(timeout=TIMEOUT_S, limits=limits, trust_env=False) as client,
             asyncio.TaskGroup() as people,
         ):
             for dialogue in dialogues:
@@ -88,11 +95,12 @@ class ClosedLoop:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        url = Random(f"{self._seed} {dialogue} {number}").choice(self._base_urls) + "/v1/chat/completions"
         started_s = first_s = self._clock()
         received: list[bytes] = []
         reply, replica, error = Reply("", 0, 0), "", ""
         try:
-            async with client.stream("POST", "/v1/chat/completions", json=body) as response:
+            async with client.stream("POST", url, json=body) as response:
                 replica = response.headers.get(REPLICA_HEADER, "")
                 async for data in response.aiter_raw():
                     first_s = first_s if received else self._clock()

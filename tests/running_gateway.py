@@ -18,7 +18,9 @@ import httpx
 
 
 class RunningGateway:
-    """``url`` takes requests. ``log`` is the file with its standard error, ``access_log`` that with its output."""
+    """``url`` takes requests; "" where it serves none. ``log`` is the file with its standard error, ``access_log`` that
+    with its output.
+    """
 
     def __init__(
         self, process: subprocess.Popen[bytes], url: str, metrics_url: str, admin_url: str, folder: Path
@@ -47,8 +49,18 @@ class RunningGateway:
     def is_ready(self) -> bool:
         """GET /readyz."""
         with contextlib.suppress(httpx.HTTPError):
-            return httpx.get(f"{self.url}/readyz", trust_env=False).is_success
+            return httpx.get(f"{self.url or self.metrics_url}/readyz", trust_env=False).is_success
         return False
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye to anybody."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; return its exit status when it has ended."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
 
     def wait(self, done: Any, timeout_s: float = 60.0) -> None:
         """Return when ``done()`` holds; fail with the log if the gateway ends or time is over."""
@@ -62,8 +74,10 @@ class RunningGateway:
 
 
 @contextlib.contextmanager
-def running_gateway(replica_urls: Sequence[str], *, ready: bool = True, **settings: str) -> Iterator[RunningGateway]:
-    """Run ``prefixway serve`` on free ports; ``settings`` without their prefix, in lower case."""
+def running_gateway(
+    replica_urls: Sequence[str], *, ready: bool = True, command: str = "serve", **settings: str
+) -> Iterator[RunningGateway]:
+    """Run ``prefixway serve``, or ``index``, on free ports; ``settings`` without their prefix, in lower case."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         given = {
@@ -78,7 +92,7 @@ def running_gateway(replica_urls: Sequence[str], *, ready: bool = True, **settin
         environ |= {f"PREFIXWAY_{key.upper()}": value for key, value in given.items()}
         with (folder / "log").open("wb") as log, (folder / "access").open("wb") as access:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gateway", "serve"], env=environ, stdout=access, stderr=log
+                [sys.executable, "-m", "gateway", command], env=environ, stdout=access, stderr=log
             )
         try:
             yield _await_start(process, folder, ready)
@@ -105,7 +119,7 @@ def _await_start(process: subprocess.Popen[bytes], folder: Path, ready: bool) ->
 
     starting = RunningGateway(process, "", "", "", folder)
     starting.wait(listens)
-    gateway = RunningGateway(process, found["api"], found["metrics"], found["admin"], folder)
+    gateway = RunningGateway(process, found.get("api", ""), found["metrics"], found["admin"], folder)
     if ready:
         gateway.wait(gateway.is_ready)
     return gateway

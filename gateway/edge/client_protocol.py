@@ -80,6 +80,11 @@ class ClientProtocol(HttpToolsProtocol):
         except (httptools.HttpParserError, GatewayError):
             self._refuse(self._rejection or BadRequest("Invalid HTTP request received."))
 
+    def part(self) -> None:
+        """Say in the answer, if its head is not out yet, that it is the last on this connection."""
+        if self._answer is not None and not self._answer.started:
+            self._answer.end_connection()
+
     # httptools
 
     def on_message_begin(self) -> None:

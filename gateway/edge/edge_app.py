@@ -40,12 +40,19 @@ class EdgeApp(Generic[PreparedT]):
         self._models = models
         self._ready = ready
         self._api_keys = api_keys
+        self._parting = False
+
+    def part(self) -> None:
+        """Let each answer to a request that comes from now on be the last on its connection, and say so."""
+        self._parting = True
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, _send: ASGISendCallable) -> None:
         if scope["type"] != "http":
             return
         request = ClientRequest.of(scope, receive)
         request.answer.run_by(asyncio.current_task())
+        if self._parting:
+            request.answer.end_connection()
         try:
             route = self._admit(request)
             if route.kind in PROXIED:

@@ -12,7 +12,7 @@ from router_strategies._cost import promised_seconds
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """Made on dispatch, closed once."""
+    """Made on dispatch, closed once. Another gateway's is booked as ours are: the replica serves them alike."""
 
     promised_s: float  # x, as promised to the replica
     unscaled_s: float  # x without trust and without calibration: what calibration compares with
@@ -22,6 +22,7 @@ class InFlight:
     dispatched_s: float
     prefill_until_s: float = 0.0  # when its prefill is estimated to end: ends the promise of a plain answer
     first_byte_s: float | None = None
+    ours: bool = True  # sent by this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +34,38 @@ class PrefillSample:
 
 
 class Workload:
-    """What one replica was given by this process and has not finished."""
+    """What one replica was given, as far as this process knows, and has not finished.
+
+    By this process, and by others that tell it; the counts that begin with ``own`` are of this process alone.
+    """
 
     def __init__(self) -> None:
         self.inflight = 0
+        self.own_inflight = 0
         self.pending_tokens = 0  # uncached prompt tokens of requests without a first token
         self.kv_blocks = 0.0  # blocks that requests in flight are expected to hold beside those they share
         self._requests: set[InFlight] = set()
         self._pending: dict[InFlight, None] = {}  # without a first token, oldest first
+        self._own_pending = 0
         self._pending_s = 0.0
         self._last_first_token_s = float("-inf")
-        self._plain_until_s = float("-inf")  # when the last prefill whose end nobody sees is estimated to end
+        self._unseen_until_s = float("-inf")  # when the last prefill whose end nobody sees is estimated to end
         self._next_expiry_s = float("inf")
 
     @property
     def decoding(self) -> int:
         """Requests past their first token."""
         return self.inflight - len(self._pending)
+
+    @property
+    def own_decoding(self) -> int:
+        """Of this process's requests, those past their first token."""
+        return self.own_inflight - self._own_pending
+
+    def is_prefilling(self, request: InFlight, now: float) -> bool:
+        """Whether the promise of ``request`` still stands."""
+        self._expire(now)
+        return request in self._pending
 
     def promised_s(self, now: float) -> float:
         """W: seconds of prefill promised and not yet done."""
@@ -64,17 +80,19 @@ class Workload:
         request.prefill_until_s = now + self.promised_s(now) + request.promised_s
         self._requests.add(request)
         self.inflight += 1
+        self.own_inflight += request.ours
         self.kv_blocks += request.kv_blocks
         self._pending[request] = None
+        self._own_pending += request.ours
         self._pending_s += request.promised_s
         self.pending_tokens += request.uncached_tokens
         if not request.streamed:
             self._next_expiry_s = min(self._next_expiry_s, request.prefill_until_s)
-            self._plain_until_s = max(self._plain_until_s, request.prefill_until_s)
+            self._unseen_until_s = max(self._unseen_until_s, request.prefill_until_s)
 
     def first_byte(self, request: InFlight, now: float) -> PrefillSample | None:
-        """The first body byte came. A sample only where the prefill's start is known: streamed, the oldest, and behind
-        no plain answer.
+        """The first body byte came. A sample only where the prefill's start is known: our own, streamed, the oldest,
+        and behind none whose end was not seen.
         """
         if request.first_byte_s is not None or request not in self._requests:
             return None
@@ -91,21 +109,28 @@ class Workload:
         self._settle(request)
         self._requests.remove(request)
         self.inflight -= 1
+        self.own_inflight -= request.ours
         self.kv_blocks = self.kv_blocks - request.kv_blocks if self._requests else 0.0
         return True
 
+    def told_late(self, now: float) -> None:
+        """Another gateway's prefill began or ended unnoticed: whatever may have waited behind it is no sample."""
+        self._unseen_until_s = max(self._unseen_until_s, now)
+
     def _sample(self, request: InFlight, now: float) -> PrefillSample | None:
-        if not request.streamed or next(iter(self._pending), None) is not request:
+        is_timed = request.ours and request.streamed
+        if not is_timed or next(iter(self._pending), None) is not request:
             return None
         started_s = max(request.dispatched_s, self._last_first_token_s)
-        if started_s < self._plain_until_s:
-            return None  # it may have waited behind a plain answer's prefill
+        if started_s < self._unseen_until_s:
+            return None  # it may have waited behind a prefill whose end nobody saw
         return PrefillSample(now - started_s, request.unscaled_s)
 
     def _settle(self, request: InFlight) -> bool:
         if request not in self._pending:
             return False
         del self._pending[request]
+        self._own_pending -= request.ours
         self.pending_tokens -= request.uncached_tokens
         # An empty queue is exactly 0: rounding must not pile up over millions of requests.
         self._pending_s = self._pending_s - request.promised_s if self._pending else 0.0

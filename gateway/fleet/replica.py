@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 class Replica:
-    """State of one rank. Written by the router's attempts (workload) and by the probes (the rest)."""
+    """State of one rank. Written by the router's attempts and what other gateways tell of theirs (workload), and by
+    the probes (the rest).
+    """
 
     def __init__(self, server: Server, key: ReplicaKey) -> None:
         self.server = server

@@ -48,6 +48,7 @@ class ReplicaPool:
         self._listeners: list[PoolListener] = []
         self._models: dict[str, ServedModel] = {}
         self._joined: dict[Replica, EventSource | None] = {}
+        self._drained: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return f"<ReplicaPool {list(self._servers.values())!r}>"
@@ -92,8 +93,15 @@ class ReplicaPool:
                 self._remove(server)
         for spec in wanted.values():
             if spec.id not in self._servers:
-                self._servers[spec.id] = Server(spec, self._new_breaker())
+                server = self._servers[spec.id] = Server(spec, self._new_breaker())
+                server.draining = server.id in self._drained
         self._index_models()
+
+    def set_drained(self, server_ids: Collection[str]) -> None:
+        """Exactly these servers take no new requests, whether they are here, come later or come back."""
+        self._drained = frozenset(server_ids)
+        for server in self.servers:
+            server.draining = server.id in self._drained
 
     def identify(
         self,

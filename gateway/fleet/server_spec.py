@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Self
 from urllib.parse import parse_qsl
 
@@ -36,6 +37,8 @@ class ServerSpec(NamedTuple):
         for option in options:
             if option not in _OPTIONS:
                 raise ValueError(f"{url!r}: no option {option!r}; a replica has {', '.join(_OPTIONS)}")
+        if re.search(r"#\d+$", name):
+            raise ValueError(f"{name!r}: an id must not end in '#' and a number: so its ranks are named")
         return cls(
             id=name or origin.netloc + origin.base_path,
             origin=origin,

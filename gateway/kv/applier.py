@@ -8,12 +8,13 @@ sequence numbers: batches come once and in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.events import AllBlocksCleared, BlockRemoved, BlockStored, EventBatch
-from gateway.kv.index import PrefixIndex
-from gateway.kv.ownership import Ownership
-from gateway.kv.resolver import Chain, Resolver, UnresolvedError
+from gateway.kv.index import IndexWriter
+from gateway.kv.ownership import NOTHING_OWNED, Ownership, OwnershipState
+from gateway.kv.resolver import NOTHING_RESOLVED, Chain, Resolver, ResolverState, UnresolvedError
 from gateway.kv.tiers import Tier
 
 #: vLLM's and LMCache's names for media, old and new, in upper case. No name: the GPU was all there was.
@@ -32,36 +33,53 @@ _THOROUGH_EVERY = 8
 BlockSizeSeen = Callable[[Tier, int], None]
 
 
+class SpaceState(NamedTuple):
+    """What is known of one tier of a replica: its hash space, and what it holds there."""
+
+    resolver: ResolverState = NOTHING_RESOLVED
+    ownership: OwnershipState = NOTHING_OWNED
+
+
+NOTHING_KNOWN = SpaceState()
+
+
 class _Space:
     """One tier of the replica: its hash space and what it holds there."""
 
     __slots__ = ("known_block_size", "ownership", "resolver")
 
-    def __init__(self, resolver: Resolver, max_blocks: int) -> None:
+    def __init__(self, resolver: Resolver, ownership: Ownership) -> None:
         self.resolver = resolver
-        self.ownership = Ownership(max_blocks)
+        self.ownership = ownership
         self.known_block_size = 0  # as the applier told others
 
 
 class Applier:
-    """The single writer of ``key``'s entries in ``index``, which must have begun ``key`` already.
+    """The single writer of ``key``'s entries in ``index``, which begins ``key`` with what the applier owns.
 
-    ``block_size_seen`` is called when a tier's block size becomes known or changes, in tokens.
+    ``block_size_seen`` is called when a tier's block size becomes known or changes, in tokens. ``state``: what an
+    applier under the same secret knew; tiers that are not in it begin with nothing.
     """
 
     def __init__(
         self,
         key: ReplicaKey,
-        index: PrefixIndex,
+        index: IndexWriter,
         *,
         secret: bytes,
         block_size_seen: BlockSizeSeen,
         max_blocks_per_tier: int,
+        state: Mapping[Tier, SpaceState] | None = None,
     ) -> None:
         self.key = key
         self._index = index
         self._block_size_seen = block_size_seen
-        self._spaces = {tier: _Space(Resolver(secret, key.namespace), max_blocks_per_tier) for tier in Tier}
+        self._spaces: dict[Tier, _Space] = {}
+        for tier in Tier:
+            known = NOTHING_KNOWN if state is None else state.get(tier, NOTHING_KNOWN)
+            resolver = Resolver(secret, key.namespace, known.resolver)
+            self._spaces[tier] = _Space(resolver, Ownership(max_blocks_per_tier, known.ownership))
+            self._note_block_size(tier)
         self._stores = 0
 
     def __repr__(self) -> str:
@@ -71,6 +89,16 @@ class Applier:
     def copies(self, tier: Tier, block: int) -> int:
         """How many copies of a block the replica holds at least, by own hash."""
         return self._spaces[tier].ownership.copies(block)
+
+    def owned(self) -> Mapping[Tier, list[int]]:
+        """Own hashes of all blocks held, as a copy: what an index begins with. Tiers never told of are left out."""
+        return {tier: space.ownership.blocks() for tier, space in self._spaces.items() if space.resolver.block_size}
+
+    def export(self) -> Mapping[Tier, SpaceState]:
+        """A copy of all that is known, for an applier elsewhere. Cheap; not for the middle of :meth:`apply`."""
+        return {
+            tier: SpaceState(space.resolver.export(), space.ownership.export()) for tier, space in self._spaces.items()
+        }
 
     def apply(self, batch: EventBatch) -> Mapping[str, int]:
         """Bring the index up to ``batch``; answers how many of its events were dropped here, by reason."""
@@ -104,13 +132,17 @@ class Applier:
             chain = space.resolver.adopt(event, self._spaces[Tier.L0].resolver)
         else:
             chain = space.resolver.resolve(event)
-        if space.resolver.block_size != space.known_block_size:
-            space.known_block_size = space.resolver.block_size
-            self._block_size_seen(tier, space.known_block_size)
+        self._note_block_size(tier)
         if tier is Tier.L0:
             self._own_in_gpu(space, chain)
         else:
             space.ownership.ensure(chain.blocks)  # a host or a storage keeps one copy, and evicts in any order
+
+    def _note_block_size(self, tier: Tier) -> None:
+        space = self._spaces[tier]
+        if space.resolver.block_size != space.known_block_size:
+            space.known_block_size = space.resolver.block_size
+            self._block_size_seen(tier, space.known_block_size)
 
     def _own_in_gpu(self, space: _Space, chain: Chain) -> None:
         """vLLM keeps every copy it computes, and the whole prefix while something is stored on top of it.

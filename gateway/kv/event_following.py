@@ -9,30 +9,41 @@ from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.feed_stats import FeedStats
-from gateway.kv.index import PrefixIndex
+from gateway.kv.index import IndexWriter
 from gateway.kv.indexer import Indexer
 from gateway.kv.routed import Routed
+
+Wanted = Callable[[ReplicaKey], bool]
 
 
 class EventFollowing:
     """A listener of the pool, and the router's ``EventKnowledge``.
 
-    A replica without events has no stats: what is known of it is what was sent there.
+    A replica without events has no stats: what is known of it is what was sent there. All that have events are
+    followed, unless other processes share the work: then those of :meth:`follow_only`.
     """
 
     def __init__(
         self,
         pool: ReplicaPool,
-        index: PrefixIndex,
+        index: IndexWriter,
         routed: Routed,
         *,
         secret: bytes,
+        secret_id: str = "",
         wall_clock: Callable[[], float],
     ) -> None:
         self._pool = pool
         self._routed = routed
+        self._sources: dict[Replica, EventSource] = {}
+        self._wanted: Wanted | None = None
         self._indexer = Indexer(
-            index, secret=secret, restarted=self._restarted, caught_up=routed.forget_kept, wall_clock=wall_clock
+            index,
+            secret=secret,
+            secret_id=secret_id,
+            restarted=self._restarted,
+            caught_up=routed.forget_kept,
+            wall_clock=wall_clock,
         )
 
     async def run(self) -> None:
@@ -40,31 +51,64 @@ class EventFollowing:
         await self._indexer.run()
 
     @property
+    def indexer(self) -> Indexer:
+        return self._indexer
+
+    @property
     def feeds(self) -> Mapping[ReplicaKey, FeedStats]:
         """By the key of each replica whose events are followed."""
         return self._indexer.stats
+
+    # Who is followed
+
+    @property
+    def followable(self) -> Mapping[ReplicaKey, EventSource]:
+        """Where each replica of the pool that has events publishes them, followed or not."""
+        return {replica.key: source for replica, source in self._sources.items()}
+
+    def has_events(self, key: ReplicaKey) -> bool:
+        """Whether a replica of the pool publishes events, followed or not."""
+        return self._pool.replica(key) in self._sources
+
+    def follow_only(self, wanted: Wanted | None) -> None:
+        """Follow the replicas that ``wanted`` says yes to, and no others; ``None``: all. See :meth:`reconsider`."""
+        self._wanted = wanted
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """What is wanted may have changed. A replica that is not followed any more keeps no entries in the index."""
+        for replica in self._sources:
+            self._follow_if_wanted(replica)
 
     # PoolListener
 
     def joined(self, replica: Replica, source: EventSource | None) -> None:
         if source is not None:
-            self._indexer.follow(replica.key, source)
+            self._sources[replica] = source
+            self._follow_if_wanted(replica)
 
     def left(self, replica: Replica) -> None:
+        self._sources.pop(replica, None)
         self._indexer.unfollow(replica.key)
         self._routed.drop(replica.key)
 
     def process_changed(self, replica: Replica) -> None:
-        if self.stats(replica.key) is None:
-            self._restarted(replica.key)
-        else:
+        if self._indexer.is_followed(replica.key):
             self._indexer.restarted_hint(replica.key)
+        else:
+            self._restarted(replica.key)  # no events will tell
 
     # EventKnowledge
 
     def stats(self, key: ReplicaKey) -> FeedStats | None:
         """``None``: its events are not followed."""
         return self._indexer.stats_of(key)
+
+    def _follow_if_wanted(self, replica: Replica) -> None:
+        if self._wanted is None or self._wanted(replica.key):
+            self._indexer.follow(replica.key, self._sources[replica])
+        else:
+            self._indexer.unfollow(replica.key)
 
     def _restarted(self, key: ReplicaKey) -> ReplicaKey:
         self._routed.drop(key)

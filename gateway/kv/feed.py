@@ -41,8 +41,8 @@ DEFAULT_TIMING = FeedTiming()
 class FeedSink(Protocol):
     """Who uses the batches. Called on the event loop, synchronously."""
 
-    def batch(self, sequence: int, payload: bytes) -> None:
-        """The next batch."""
+    def batch(self, sequence: int, payload: bytes) -> bool:
+        """The next batch; whether nothing in it may have told of a loss that could not be read."""
         ...
 
     def lost(self, reason: str) -> None:
@@ -57,15 +57,20 @@ class FeedSink(Protocol):
         """From now on what was told is all there is, until something is lost again."""
         ...
 
+    def settled(self) -> None:
+        """The stats tell of all that was told until now."""
+        ...
+
 
 class Feed:
-    """Fit for one :meth:`run`. Writes the parts of ``stats`` that concern the stream."""
+    """Fit for one :meth:`run`. Writes the parts of ``stats`` that concern the stream, and all of ``sequence``."""
 
     def __init__(
         self,
         source: EventSource,
         sink: FeedSink,
         stats: FeedStats,
+        sequence: Sequence,
         *,
         context: zmq.Context[zmq.Socket[bytes]],
         timing: FeedTiming = DEFAULT_TIMING,
@@ -75,7 +80,8 @@ class Feed:
         self._stats = stats
         self._context = context
         self._timing = timing
-        self._sequence = Sequence(replayable=source.replay_endpoint is not None)
+        self._sequence = sequence
+        self._gaps_before = stats.gaps
         self._wake = asyncio.Event()
         self._replay: ReplayRequest | None = None
         self._replay_first = 0
@@ -113,6 +119,7 @@ class Feed:
         finally:
             self._stop_replay()
             self._stats.state = FeedState.BLIND
+            self._sink.settled()
 
     async def _rest(self, now: float) -> None:
         """Until there is something to read or something is due."""
@@ -145,14 +152,17 @@ class Feed:
         if not (all_read and self._read_replay(now)):
             self._wake.set()
         self._check_clock(now)
-        self._stats.gaps = self._sequence.gaps
-        self._stats.last_sequence = self._sequence.last
-        self._settle_state(self._state(now))
+        self._settle(self._state(now))
 
-    def _settle_state(self, state: FeedState) -> None:
-        before, self._stats.state = self._stats.state, state
+    def _settle(self, state: FeedState) -> None:
+        stats, sequence = self._stats, self._sequence
+        stats.gaps = self._gaps_before + sequence.gaps
+        stats.last_sequence = sequence.last
+        stats.since = sequence.since
+        before, stats.state = stats.state, state
         if state is FeedState.FRESH and before is not state:
             self._sink.caught_up()
+        self._sink.settled()
 
     def _read_live(self, subscription: Subscription) -> tuple[list[Batch], bool]:
         """Batches that came, and whether these are all."""
@@ -225,7 +235,8 @@ class Feed:
         for step in steps:
             match step:
                 case Apply(sequence, payload):
-                    self._sink.batch(sequence, payload)
+                    if not self._sink.batch(sequence, payload):
+                        self._sequence.unreadable()
                 case Lost(reason):
                     self._sink.lost(reason)
                 case Restarted():

@@ -25,6 +25,12 @@ class FeedStats:
     lost: Counter[str] = field(default_factory=Counter)  # purges of what was known, by reason
     starts: int = 0  # of the feed; more than one: it failed
     last_sequence: int = -1
+    since: int | None = None  # number of the first batch of the unbroken history that was applied; None: none was
     lag_s: float | None = None  # our wall clock minus the publisher's, at the last batch
     block_sizes: dict[Tier, int] = field(default_factory=dict)  # tokens
     l0_block_size: int = 0  # that of L0, which every choice asks for; 0: not seen yet
+
+    @property
+    def complete(self) -> bool:
+        """Whether what was applied is all that this engine process ever published, up to ``last_sequence``."""
+        return self.since == 0

@@ -1,8 +1,12 @@
-"""PrefixIndex: which replica holds which block, in which tier. The protocol that every index keeps to."""
+"""PrefixIndex: which replica holds which block, in which tier. The protocol that every index keeps to.
+
+It has two halves: IndexWriter, which is also what only passes on what it is told, and PrefixMatcher, which is all that
+a request needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from gateway.fleet.replica_key import ReplicaKey
@@ -12,14 +16,21 @@ from gateway.kv.tiers import Tier, TierTokens
 Chains = Mapping[int, Sequence[int]]
 
 
-class PrefixIndex(Protocol):
-    """Answers in tokens. A block is held or not; counting copies is the writer's business."""
+class IndexUnavailable(Exception):
+    """The index could not be asked in time. ``known`` is what the process itself knows, which has to do."""
 
-    async def match(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
-        """How long a prefix of the chain each key holds. Keys the index does not know are absent."""
-        ...
+    def __init__(self, known: Mapping[ReplicaKey, TierTokens]) -> None:
+        super().__init__("the index is unavailable")
+        self.known = known
 
-    def apply(self, key: ReplicaKey, tier: Tier, stored: Iterable[int], removed: Iterable[int]) -> None:
+
+class IndexWriter(Protocol):
+    """A block is held or not; counting copies is the caller's business.
+
+    The collections it is given it may keep and must not change.
+    """
+
+    def apply(self, key: ReplicaKey, tier: Tier, stored: Collection[int], removed: Collection[int]) -> None:
         """``key`` owns ``stored``, and ``removed`` no longer. Idempotent. Unknown key: ignored."""
         ...
 
@@ -27,10 +38,25 @@ class PrefixIndex(Protocol):
         """``key`` holds nothing in ``tier`` any more."""
         ...
 
-    def begin(self, key: ReplicaKey, snapshot: Mapping[Tier, Iterable[int]]) -> None:
+    def begin(self, key: ReplicaKey, snapshot: Mapping[Tier, Collection[int]]) -> None:
         """``key`` is a new incarnation (or a new start of its writer) and holds exactly ``snapshot``."""
         ...
 
     def drop(self, key: ReplicaKey) -> None:
         """Forget ``key`` altogether."""
         ...
+
+
+class PrefixMatcher(Protocol):
+    """The half that is read. Answers in tokens."""
+
+    async def match(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
+        """How long a prefix of the chain each key holds. Keys the index does not know are absent.
+
+        Raises :class:`IndexUnavailable` where it lies elsewhere and cannot be asked.
+        """
+        ...
+
+
+class PrefixIndex(IndexWriter, PrefixMatcher, Protocol):
+    """Both halves."""

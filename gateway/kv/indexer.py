@@ -1,14 +1,17 @@
 """Indexer: follows the event streams of the replicas it is told of, and writes what they hold into an index.
 
-Owns the feeds and their tasks. Does not know where replicas come from; the pool says who is to be followed,
+Owns the followers and their tasks. Does not know where replicas come from; the pool says who is to be followed,
 and is asked for the new key when a stream shows that an engine process is a new one.
+
+Several processes may follow the same replica. What one of them knows can be exported, and resumed by another that came
+too late to know it from the stream.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 import zmq
@@ -16,10 +19,11 @@ import zmq
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.applier import Applier
-from gateway.kv.events import decode
-from gateway.kv.feed import DEFAULT_TIMING, Feed, FeedTiming
+from gateway.kv.feed import DEFAULT_TIMING, FeedTiming
 from gateway.kv.feed_stats import FeedStats
-from gateway.kv.index import PrefixIndex
+from gateway.kv.follower import Follower
+from gateway.kv.follower_state import FollowerState
+from gateway.kv.index import IndexWriter
 from gateway.kv.tiers import Tier
 from gateway.supervisor import keep_running
 
@@ -30,96 +34,51 @@ _RETRY_S = 5.0
 MAX_BLOCKS_PER_TIER = 2_000_000
 
 NewIncarnation = Callable[[ReplicaKey], ReplicaKey]
-
-
-class Follower:
-    """One replica followed: a :class:`~gateway.kv.feed.FeedSink` that decodes and applies."""
-
-    def __init__(self, key: ReplicaKey, source: EventSource, owner: Indexer) -> None:
-        self.key = key
-        self.source = source
-        self.stats = FeedStats()
-        self.feed: Feed | None = None
-        self.task: asyncio.Task[None] | None = None
-        self._owner = owner
-        self._applier = owner.begin(self)
-
-    def batch(self, sequence: int, payload: bytes) -> None:
-        """Decode a batch and apply it."""
-        batch = decode(payload)
-        stats = self.stats
-        stats.batches += 1
-        stats.decoded += len(batch.events)
-        stats.unknown_fields += batch.unknown_fields
-        if batch.lossy:
-            self.lost("unreadable")
-        for dropped in (batch.dropped, self._applier.apply(batch)):
-            if dropped:
-                stats.dropped.update(dropped)
-        if batch.ts:
-            stats.lag_s = max(0.0, self._owner.wall_clock() - batch.ts)
-
-    def lost(self, reason: str) -> None:
-        """Believe nothing that was known."""
-        level = logging.DEBUG if self.stats.lost[reason] else logging.WARNING  # it may happen again and again
-        _LOGGER.log(level, "events of %s are missing for good (%s): starting over", self.key.replica_id, reason)
-        self.stats.lost[reason] += 1
-        self._applier.lose()
-
-    def restarted(self) -> None:
-        """Let the pool name the new engine process, and forget the old one."""
-        self.stats.restarts += 1
-        self.stats.block_sizes.clear()
-        self.stats.l0_block_size = 0
-        self._applier = self._owner.replace(self)
-        _LOGGER.info("%s is a new engine process: %r", self.key.replica_id, self.key)
-
-    def caught_up(self) -> None:
-        """Events tell all there is to know."""
-        self._owner.caught_up(self.key)
-
-    def start_over(self) -> None:
-        """Forget all that was applied, before a feed begins at the beginning."""
-        self._applier = self._owner.begin(self)
-
-    def saw_block_size(self, tier: Tier, block_size: int) -> None:
-        """Note what a tier's blocks measure, in tokens."""
-        self.stats.block_sizes[tier] = block_size
-        if tier is Tier.L0:
-            self.stats.l0_block_size = block_size
+StateChanged = Callable[[ReplicaKey], None]
 
 
 class Indexer:
     """``restarted`` answers with the key of the engine process that took a key's place; ``caught_up`` hears of each
     replica whose events begin to tell all there is.
 
-    ``wall_clock``: seconds since the epoch, for the lag of events alone.
+    ``secret_id`` tells ``secret`` from others without showing it. ``wall_clock``: seconds since the epoch, for the lag
+    of events alone.
     """
 
     def __init__(
         self,
-        index: PrefixIndex,
+        index: IndexWriter,
         *,
         secret: bytes,
+        secret_id: str = "",
         restarted: NewIncarnation,
         caught_up: Callable[[ReplicaKey], None],
         wall_clock: Callable[[], float],
         timing: FeedTiming = DEFAULT_TIMING,
         max_blocks_per_tier: int = MAX_BLOCKS_PER_TIER,
     ) -> None:
-        self.caught_up = caught_up
         self.wall_clock = wall_clock
         self._index = index
         self._secret = secret
+        self._secret_id = secret_id
         self._restarted = restarted
+        self._caught_up = caught_up
         self._timing = timing
         self._max_blocks_per_tier = max_blocks_per_tier
+        self._listeners: list[StateChanged] = []
         self._followers: dict[ReplicaKey, Follower] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
 
     def __repr__(self) -> str:
         return f"<Indexer following {len(self._followers)} replicas>"
+
+    def listen(self, state_changed: StateChanged) -> None:
+        """Call ``state_changed`` with the key of each followed replica whose feed's state, completeness or block sizes
+        changed, or whose key is new: at once, but when all that its stats tell is applied."""
+        self._listeners.append(state_changed)
+
+    # Who is followed
 
     @property
     def stats(self) -> Mapping[ReplicaKey, FeedStats]:
@@ -130,6 +89,9 @@ class Indexer:
         """Of one replica; ``None``: it is not followed."""
         follower = self._followers.get(key)
         return None if follower is None else follower.stats
+
+    def is_followed(self, key: ReplicaKey) -> bool:
+        return key in self._followers
 
     def follow(self, key: ReplicaKey, source: EventSource) -> None:
         """Follow a replica's events, now or as soon as :meth:`run` does. Following it already: no change."""
@@ -152,8 +114,56 @@ class Indexer:
     def restarted_hint(self, key: ReplicaKey) -> None:
         """Somebody saw that a replica's engine process is a new one; its stream is asked."""
         follower = self._followers.get(key)
-        if follower is not None and follower.feed is not None:
-            follower.feed.hint_restart()
+        if follower is not None:
+            follower.hint_restart()
+
+    def use_secret(self, secret: bytes, secret_id: str = "") -> None:
+        """Hash with another secret from now on: what was hashed with the one before is forgotten."""
+        changed = secret != self._secret
+        self._secret, self._secret_id = secret, secret_id
+        if changed:
+            self.restart_all()
+
+    def restart_all(self) -> None:
+        """All followers forget what they know, and begin at the beginning."""
+        for follower in list(self._followers.values()):
+            follower.begin(None)
+            self._start(follower)
+
+    # What is known of one replica
+
+    def owned(self, key: ReplicaKey) -> Mapping[Tier, Collection[int]]:
+        """Own hashes of what a replica holds just now, as a copy: the snapshot to begin an index with.
+
+        Tiers that it never told of are left out, all of them where it is not followed.
+        """
+        follower = self._followers.get(key)
+        return {} if follower is None else follower.owned()
+
+    def export(self, key: ReplicaKey) -> FollowerState | None:
+        """All that is known of a replica, as a copy; ``None``: it is not followed."""
+        follower = self._followers.get(key)
+        return None if follower is None else follower.export(self._secret_id)
+
+    def resume(self, key: ReplicaKey, state: FollowerState) -> None:
+        """Forget what is known of a replica, and go on from what another process knew. Not followed: no change.
+
+        Nothing of it is trusted before the replica's replay has shown the state's last batch; where it does not, or no
+        longer reaches back to it, what the state says is held goes the way of all that is lost.
+
+        Raises ``ValueError`` for a state of another namespace or under another secret, and for a replica that replays
+        nothing: no state could be verified, and what is known would be lost for it.
+        """
+        if (state.namespace, state.secret_id) != (key.namespace, self._secret_id):
+            raise ValueError("a follower's state of another model, or under another hash secret")
+        follower = self._followers.get(key)
+        if follower is None:
+            return
+        if follower.source.replay_endpoint is None:
+            raise ValueError("a follower's state cannot be verified without a replay port")
+        _LOGGER.info("going on from what another process knows of %s", key.replica_id)
+        follower.begin(state)
+        self._start(follower)
 
     async def run(self) -> None:
         """Run all feeds until cancelled."""
@@ -169,35 +179,46 @@ class Indexer:
             self._context.destroy(linger=0)
             self._context = None
 
-    def begin(self, follower: Follower) -> Applier:
-        """A follower's key holds nothing yet."""
-        self._index.begin(follower.key, {})
-        return Applier(
+    # FollowerOwner
+
+    def begin(self, follower: Follower, state: FollowerState | None) -> Applier:
+        """See :class:`~gateway.kv.follower.FollowerOwner`."""
+        applier = Applier(
             follower.key,
             self._index,
             secret=self._secret,
             block_size_seen=follower.saw_block_size,
             max_blocks_per_tier=self._max_blocks_per_tier,
+            state=state.spaces if state else None,
         )
+        self._index.begin(follower.key, applier.owned() if state else {})
+        return applier
 
     def replace(self, follower: Follower) -> Applier:
-        """A follower's engine process is a new one: a new key takes the old one's place."""
+        """See :class:`~gateway.kv.follower.FollowerOwner`."""
         old = follower.key
         follower.key = self._restarted(old)
-        applier = self.begin(follower)
+        applier = self.begin(follower, None)
         if follower.key != old:
             self._index.drop(old)
             self._followers[follower.key] = self._followers.pop(old)
         return applier
 
+    def caught_up(self, follower: Follower) -> None:
+        """See :class:`~gateway.kv.follower.FollowerOwner`."""
+        self._caught_up(follower.key)
+
+    def state_changed(self, follower: Follower) -> None:
+        """See :class:`~gateway.kv.follower.FollowerOwner`."""
+        if self._followers.get(follower.key) is follower:
+            for listener in self._listeners:
+                listener(follower.key)
+
     def _start(self, follower: Follower) -> None:
+        """Run a follower's feed, in place of one that runs, from where it stands."""
+        if follower.task is not None:
+            follower.task.cancel()
         if self._tasks is not None and self._context is not None:
-            run = partial(self._feed_from_the_beginning, follower, self._context)
+            run = partial(follower.run, self._context, self._timing)
             name = f"the feed of {follower.key.replica_id}"
             follower.task = self._tasks.create_task(keep_running(run, name, pause_s=_RETRY_S))
-
-    async def _feed_from_the_beginning(self, follower: Follower, context: zmq.Context[zmq.Socket[bytes]]) -> None:
-        follower.start_over()
-        follower.stats.starts += 1
-        follower.feed = Feed(follower.source, follower, follower.stats, context=context, timing=self._timing)
-        await follower.feed.run()

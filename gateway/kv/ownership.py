@@ -9,7 +9,7 @@ The bias is to credit too little, never too much: a count is at most the number 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -22,16 +22,29 @@ class Changes(NamedTuple):
     removed: Collection[int]
 
 
-class Ownership:
-    """Never more than ``max_blocks``: a publisher that never removes loses its oldest blocks instead."""
+class OwnershipState(NamedTuple):
+    """What an ownership knows, as a copy: for another to go on from."""
 
-    def __init__(self, max_blocks: int) -> None:
+    copies: Mapping[int, int]  # at least 1 each; the oldest block first
+    exact: bool
+
+
+NOTHING_OWNED = OwnershipState({}, exact=True)
+
+
+class Ownership:
+    """Never more than ``max_blocks``: a publisher that never removes loses its oldest blocks instead.
+
+    ``state``: what is held already; an index was told of that.
+    """
+
+    def __init__(self, max_blocks: int, state: OwnershipState = NOTHING_OWNED) -> None:
         self._max_blocks = max_blocks
-        self._copies: dict[int, int] = {}
+        self._copies = dict(state.copies)
         self._cleared = False
         self._stored: set[int] = set()
         self._removed: set[int] = set()
-        self.exact = True  # False once a count was ever guessed to be 1 where it may have been more
+        self.exact = state.exact  # False once a count was ever guessed to be 1 where it may have been more
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -45,6 +58,14 @@ class Ownership:
     def copies(self, block: int) -> int:
         """How many copies of ``block`` there are at least."""
         return self._copies.get(block, 0)
+
+    def blocks(self) -> list[int]:
+        """All blocks held, the oldest first."""
+        return list(self._copies)
+
+    def export(self) -> OwnershipState:
+        """A copy, for an ownership elsewhere. A few milliseconds for 100,000 blocks."""
+        return OwnershipState(self._copies.copy(), self.exact)
 
     def add(self, blocks: Iterable[int]) -> None:
         """One more copy of each block."""

@@ -8,7 +8,7 @@ engine process lives, so it survives gaps and clears. What is held right now is
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence, Sized
+from collections.abc import Container, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -35,6 +35,19 @@ class Chain(NamedTuple):
     rooted: bool
 
 
+class ResolverState(NamedTuple):
+    """What a resolver knows, as a copy: for another under the same secret and namespace to go on from."""
+
+    own: Mapping[BlockHash, int] = {}  # publisher's hash -> our own; the oldest first
+    parents: Mapping[int, int] = {}  # own hash -> own hash of its parent, or the chain's root
+    group: int | None = None
+    block_size: int = 0  # tokens; 0: nothing stored yet
+    most_owned: int = 0  # blocks
+
+
+NOTHING_RESOLVED = ResolverState()
+
+
 class OwnedBlocks(Sized, Container[int], Protocol):
     """Own hashes that must not be forgotten, since their removal has yet to be understood."""
 
@@ -42,20 +55,24 @@ class OwnedBlocks(Sized, Container[int], Protocol):
 class Resolver:
     """Bounded: twice what was ever owned at once, and some slack; the oldest unowned entries go first."""
 
-    def __init__(self, secret: bytes, namespace: str) -> None:
+    def __init__(self, secret: bytes, namespace: str, state: ResolverState = NOTHING_RESOLVED) -> None:
         self._secret = secret
         self._namespace = namespace
-        self._most_owned = 0
-        self._own: dict[BlockHash, int] = {}
-        self._parents: dict[int, int] = {}  # own hash -> own hash of its parent, or the chain's root
-        self._group: int | None = None
-        self.block_size = 0  # tokens; 0: nothing stored yet
+        self._most_owned = state.most_owned
+        self._own = dict(state.own)
+        self._parents = dict(state.parents)
+        self._group = state.group
+        self.block_size = state.block_size  # tokens; 0: nothing stored yet
 
     def __len__(self) -> int:
         return len(self._own)
 
     def __repr__(self) -> str:
         return f"<Resolver {len(self._own)} hashes, block size {self.block_size}>"
+
+    def export(self) -> ResolverState:
+        """A copy, for a resolver elsewhere. A few milliseconds for 100,000 entries."""
+        return ResolverState(self._own.copy(), self._parents.copy(), self._group, self.block_size, self._most_owned)
 
     def own(self, publisher_hash: BlockHash) -> int | None:
         """Our hash of a publisher's block; ``None``: unknown or excluded."""

@@ -16,6 +16,10 @@ those from a number on. It never says that something is missing, and never that 
 - Without replay a gap is a loss, and a number that goes backwards a new process.
 
 In doubt nothing is believed: under-credit, never ghost.
+
+What was applied is an unbroken history *since* some batch, and *complete* if that is number 0: all that its process
+ever published. It may have begun with somebody's :class:`SequenceState`. A sequence that begins with a state goes the
+way of one that was disconnected: nothing is applied before a replay has shown the state's last batch.
 """
 
 from __future__ import annotations
@@ -52,6 +56,19 @@ class Replay(NamedTuple):
 Step = Apply | Lost | Restarted | Replay
 
 _NOTHING_APPLIED = -1
+#: How many batches back a batch can be told from another one under its number.
+REMEMBERED = 1024
+
+
+class SequenceState(NamedTuple):
+    """Where a sequence stands, for another to go on from: what was applied, by number and digest."""
+
+    last: int = _NOTHING_APPLIED
+    recent: tuple[int, ...] = ()  # digests of the batches up to `last`, at most REMEMBERED
+    since: int | None = None  # number of the first batch of the unbroken history; None: there is none
+
+
+AT_THE_BEGINNING = SequenceState()
 
 
 class _Frame(NamedTuple):
@@ -60,27 +77,37 @@ class _Frame(NamedTuple):
 
 
 class Sequence:
-    """``replayable``: the publisher has a replay port. ``max_waiting``: live batches kept while a replay
-    runs.
+    """``replayable``: the publisher has a replay port. ``state``: what was applied already. ``max_waiting``: live
+    batches kept while a replay runs.
 
     ``max_failures``: how many replays may fail in a row before what came live is used without them.
     """
 
-    def __init__(self, *, replayable: bool, max_waiting: int = 8192, max_failures: int = 3) -> None:
-        self.last = _NOTHING_APPLIED  # number of the last applied batch
+    def __init__(
+        self,
+        *,
+        replayable: bool,
+        state: SequenceState = AT_THE_BEGINNING,
+        max_waiting: int = 8192,
+        max_failures: int = 3,
+    ) -> None:
+        resumed = state.last != _NOTHING_APPLIED
+        self.last = state.last  # number of the last applied batch
+        # What published nothing then may have done so by now.
+        self.since = state.since if resumed else None  # number of the first batch of the unbroken history
         self.failures = 0  # replays that failed in a row
         self.gaps = 0
         self.duplicates = 0
         self._replayable = replayable
         self._max_waiting = max_waiting
         self._max_failures = max_failures
-        self._recent: deque[int] = deque(maxlen=1024)  # digests of the batches up to `last`, without a break
+        self._recent = deque(state.recent, maxlen=REMEMBERED)  # digests of the batches up to `last`, without a break
         self._asked: int | None = None  # first number of the running replay
         self._verified = True  # the running replay has shown the last applied batch
         self._progressed = False  # the running replay has brought something new
         self._doubted = False  # why it runs: what is known may be wrong
         self._waiting: deque[_Frame] = deque()
-        self._connected_before = False
+        self._connected_before = resumed
         self._holding = replayable  # live batches wait for a replay that was not asked for yet
         self._waited_before = 0  # how many of them came before the replay was asked for
         self._waited_unsure = 0  # how many of those came before the connection was known
@@ -88,6 +115,11 @@ class Sequence:
     def __repr__(self) -> str:
         doing = "live" if self._asked is None else f"replaying from {self._asked}"
         return f"<Sequence at {self.last}, {doing}, {len(self._waiting)} waiting>"
+
+    @property
+    def complete(self) -> bool:
+        """Whether what was applied is all that its process ever published."""
+        return self.since == 0
 
     @property
     def replaying(self) -> bool:
@@ -98,6 +130,14 @@ class Sequence:
     def doubtful(self) -> bool:
         """Whether a replay runs that may prove what is known wrong."""
         return self._asked is not None and self._doubted
+
+    def export(self) -> SequenceState:
+        """For a sequence elsewhere. Take it when all steps given out were taken."""
+        return SequenceState(self.last, tuple(self._recent), self.since)
+
+    def unreadable(self) -> None:
+        """The batch applied last could not be read: whoever uses it believes nothing from before."""
+        self.since = self.last + 1
 
     def disconnected(self) -> None:
         """The live connection is gone, or was: whose the next batches are only a replay can tell."""
@@ -113,7 +153,7 @@ class Sequence:
             self._waited_unsure = len(self._waiting)
             return self._ask(doubt=True)
         first, self._connected_before = not self._connected_before, True
-        return [] if first or self.last == _NOTHING_APPLIED else [Lost("reconnected")]
+        return [] if first or self.last == _NOTHING_APPLIED else [self._lose("reconnected")]
 
     def restart_hinted(self) -> list[Step]:
         """Somebody else saw that the process is a new one."""
@@ -154,7 +194,7 @@ class Sequence:
             return [self._adopt(frame)]
         if self._progressed:
             return self._ask(doubt=self._doubted)  # a hole: batches were lost on the way, so ask again
-        return [Lost("unreplayable"), self._adopt(frame)]
+        return [self._lose("unreplayable"), self._adopt(frame)]
 
     def replay_ended(self) -> list[Step]:
         """The replay is complete."""
@@ -164,6 +204,8 @@ class Sequence:
             return self._restart()
         self._asked = None
         self.failures = 0
+        if self.last == _NOTHING_APPLIED:
+            self.since = None if self._waiting else 0  # nothing was published yet
         return self._release()
 
     def replay_failed(self) -> list[Step]:
@@ -177,7 +219,7 @@ class Sequence:
         self.failures = 0
         steps: list[Step] = []
         if self._doubted and self.last != _NOTHING_APPLIED:
-            steps.append(Lost("replay_failed"))
+            steps.append(self._lose("replay_failed"))
         self._drop_waiting(self._waited_unsure)
         while self._waiting:
             steps += self._without_replay(self._waiting.popleft())
@@ -193,6 +235,8 @@ class Sequence:
 
     def _apply(self, frame: _Frame) -> Apply:
         self.last = frame.sequence
+        if self.since is None:
+            self.since = frame.sequence
         self._recent.append(xxh3_64_intdigest(frame.payload))
         return Apply(frame.sequence, frame.payload)
 
@@ -202,8 +246,13 @@ class Sequence:
 
     def _adopt(self, frame: _Frame) -> Apply:
         """Go on from here, whatever came before."""
+        self.since = None
         self._recent.clear()
         return self._advance(frame)
+
+    def _lose(self, reason: str) -> Lost:
+        self.since = None
+        return Lost(reason)
 
     def _known(self, frame: _Frame) -> bool | None:
         """Whether this is the batch applied under its number; ``None``: too long ago to tell."""
@@ -229,7 +278,7 @@ class Sequence:
             return [self._adopt(frame)]
         self.gaps += 1
         if not self._replayable:
-            return [Lost("gap"), self._adopt(frame)]
+            return [self._lose("gap"), self._adopt(frame)]
         self._wait(frame)
         return self._ask(doubt=True)
 
@@ -245,6 +294,7 @@ class Sequence:
     def _restart(self) -> list[Step]:
         """Batches that wait are dropped: they are the old process's, or the replay has them."""
         self.last = _NOTHING_APPLIED
+        self.since = None
         self.failures = 0
         self._recent.clear()
         self._drop_waiting(len(self._waiting))
@@ -257,7 +307,7 @@ class Sequence:
         self._verified = True
         if frame.sequence > self.last:
             # Whose the waiting batches are cannot be told: ask anew, so that they came before it.
-            return [Lost("unreplayable"), self._adopt(frame), *self._ask(doubt=True)]
+            return [self._lose("unreplayable"), self._adopt(frame), *self._ask(doubt=True)]
         return [] if self._known(frame) else self._restart()
 
     def _release(self) -> list[Step]:
@@ -280,7 +330,7 @@ class Sequence:
         if frame.sequence == self.last + 1:
             return [self._apply(frame)]
         if frame.sequence > self.last:
-            lost: list[Step] = [] if self.last == _NOTHING_APPLIED else [Lost("replay_failed")]
+            lost: list[Step] = [] if self.last == _NOTHING_APPLIED else [self._lose("replay_failed")]
             return [*lost, self._adopt(frame)]
         if self._known(frame):
             return []

@@ -1,4 +1,4 @@
-"""The admin port, a FastAPI app: /status and /replicas. With a token set, every request must carry it."""
+"""The admin port, a FastAPI app: /status, /replicas and orders. With a token set, every request must carry it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from gateway import __version__
+from gateway.errors import GatewayError, MethodNotAllowed, RouteNotFound, Unauthorized
+from gateway.observe.order_routes import Desk, order_routes
 
 
 def admin_app(
-    status: Callable[[], dict[str, object]], replicas: Callable[[], list[dict[str, object]]], token: str
+    status: Callable[[], dict[str, object]],
+    replicas: Callable[[], list[dict[str, object]]],
+    token: str,
+    desk: Desk | None = None,
 ) -> FastAPI:
-    """Build it. ``token`` "" asks for none: then the port must be loopback."""
+    """Build it. ``token`` "" asks for none: then the port must be loopback. Without a ``desk`` no orders are taken."""
     app = FastAPI(title="Prefixway admin", version=__version__, docs_url=None, redoc_url=None)
-
-    @app.middleware("http")
-    async def authorise(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        sent = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if token and not secrets.compare_digest(sent.encode(), token.encode()):
-            return JSONResponse({"detail": "the admin token is missing or wrong"}, status_code=401)
-        return await call_next(request)
+    guard(app, token)
 
     # Coroutines, because FastAPI runs plain functions in a thread, and these pages read the event loop's own state.
     @app.get("/status", response_model=None)
@@ -33,4 +32,35 @@ def admin_app(
     async def replicas_page() -> list[dict[str, object]]:
         return replicas()
 
+    if desk is not None:
+        app.include_router(order_routes(desk))
     return app
+
+
+def guard(app: FastAPI, token: str) -> None:
+    """Ask for the token on every path of ``app``, and answer errors in the shape of OpenAI's."""
+
+    @app.middleware("http")
+    async def authorise(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        sent = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if token and not secrets.compare_digest(sent.encode(), token.encode()):
+            return _answer(Unauthorized("The admin token is missing or wrong.", code="invalid_admin_token"))
+        return await call_next(request)
+
+    @app.exception_handler(GatewayError)
+    async def refuse(_: Request, error: GatewayError) -> Response:
+        return _answer(error)
+
+    @app.exception_handler(HTTPException)
+    async def no_route(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 405:
+            allow = (error.headers or {}).get("Allow", "")
+            return _answer(MethodNotAllowed(f"{request.url.path} takes {allow}.", allow), {"allow": allow})
+        return _answer(RouteNotFound(f"There is no {request.url.path} here."))
+
+
+def _answer(error: GatewayError, headers: dict[str, str] | None = None) -> Response:
+    headers = headers or {}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(error.retry_after_s)
+    return Response(error.body(), error.status, headers, media_type="application/json")

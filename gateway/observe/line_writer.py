@@ -5,6 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from select import PIPE_BUF
 from typing import TextIO
 
 _REST_S = 0.01  # between two writes: one wake-up for many lines, since each would take the loop's turn
@@ -14,12 +16,16 @@ class LineWriter:
     """A thread writes; whoever has a line only queues it. A full queue drops lines and counts them.
 
     Close it, so that what is queued gets out: it waits ``close_timeout_s`` at most for a reader that does not read.
+    ``shared``: other processes write to the same stream, and no line may be torn by theirs.
     """
 
-    def __init__(self, out: TextIO, *, most_queued: int = 10_000, close_timeout_s: float = 2.0) -> None:
+    def __init__(
+        self, out: TextIO, *, most_queued: int = 10_000, close_timeout_s: float = 2.0, shared: bool = False
+    ) -> None:
         self._out = out
         self._most_queued = most_queued
         self._close_timeout_s = close_timeout_s
+        self._shared = shared
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="line-writer", daemon=True)
         self._thread.start()
@@ -44,7 +50,9 @@ class LineWriter:
             while not self._lines.empty():
                 lines.append(self._lines.get())
             open_ = None not in lines
-            self._write([line for line in lines if line is not None])
+            whole = [line for line in lines if line is not None]
+            for some in _atomic(whole) if self._shared else (whole,):
+                self._write(some)
             if open_:
                 time.sleep(_REST_S)
 
@@ -58,3 +66,17 @@ class LineWriter:
             self._out.flush()
         except (OSError, ValueError):  # the reader is gone, or the stream is closed
             self.dropped += len(lines)
+
+
+def _atomic(lines: Sequence[str]) -> Iterator[list[str]]:
+    """In pieces that a pipe takes in one: POSIX promises it for ``PIPE_BUF`` bytes."""
+    some: list[str] = []
+    size = 0
+    for line in lines:
+        line_size = len(line.encode(errors="replace")) + 1
+        if some and size + line_size > PIPE_BUF:
+            yield some
+            some, size = [], 0
+        some.append(line)
+        size += line_size
+    yield some

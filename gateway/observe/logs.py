@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 
 class JsonFormatter(logging.Formatter):
-    """``logging`` records as JSON: time, level, logger, message, and what was given as ``extra={"fields": {...}}``."""
+    """``logging`` records as JSON: time, level, logger, message, and what was given as ``extra={"fields": {...}}``.
+
+    ``always``: fields of every line.
+    """
+
+    def __init__(self, always: Mapping[str, object] | None = None) -> None:
+        super().__init__()
+        self._always = always or {}
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -17,6 +24,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **self._always,
         }
         fields = record.__dict__.get("fields")
         if isinstance(fields, dict):
@@ -29,18 +37,21 @@ class JsonFormatter(logging.Formatter):
 class LineHandler(logging.Handler):
     """Hands each record, formatted, to ``write``."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], always: Mapping[str, object] | None = None) -> None:
         super().__init__()
         self._write = write
-        self.setFormatter(JsonFormatter())
+        self.setFormatter(JsonFormatter(always))
 
     def emit(self, record: logging.LogRecord) -> None:
         self._write(self.format(record))
 
 
-def configure_logging(level: str, write: Callable[[str], None]) -> None:
-    """Hand all logs of this process to ``write``, a line each. ``level``: debug, info, warning or error."""
-    handler = LineHandler(write)
+def configure_logging(level: str, write: Callable[[str], None], always: Mapping[str, object] | None = None) -> None:
+    """Hand all logs of this process to ``write``, a line each. ``level``: debug, info, warning or error.
+
+    ``always``: fields of every line.
+    """
+    handler = LineHandler(write, always)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

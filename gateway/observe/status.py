@@ -25,18 +25,24 @@ class Status:
         speeds: Speeds,
         *,
         strategy: Callable[[], str],
+        shared: Callable[[], Mapping[str, object]],
+        orders: Callable[[], Mapping[str, object]],
         tokenizers: Callable[[], Mapping[str, str]],
         ready: Callable[[], bool],
         settings: Mapping[str, str],
         unknown_settings: tuple[str, ...],
         clock: Callable[[], float],
     ) -> None:
-        """``tokenizers``: by base model, what encodes its prompts."""
+        """``shared``: the index, and the processes that share it. ``orders``: those in force. ``tokenizers``: by base
+        model, what encodes its prompts.
+        """
         self._pool = pool
         self._index = index
         self._feed = feed
         self._speeds = speeds
         self._strategy = strategy
+        self._shared = shared
+        self._orders = orders
         self._tokenizers = tokenizers
         self._ready = ready
         self._settings = settings
@@ -53,7 +59,8 @@ class Status:
             "ready": self._ready(),
             "strategy": self._strategy(),
             "models": dict(self._tokenizers()),
-            "index": {"kind": "memory", "block_owners": self._index.block_owners()},
+            "index": dict(self._shared()),
+            "orders": dict(self._orders()),
             "speeds": {
                 "calibration": round(rates.calibration, 4),
                 "samples": self._speeds.samples,
@@ -87,8 +94,9 @@ class Status:
             "breaker": server.breaker.state(now),
             "models": [card.id for card in server.cards],
             "speed": server.spec.speed,
-            "inflight": replica.workload.inflight,
-            "decoding": replica.workload.decoding,
+            "inflight": replica.workload.own_inflight,
+            "inflight_elsewhere": replica.workload.inflight - replica.workload.own_inflight,
+            "decoding": replica.workload.own_decoding,
             "promised_s": round(replica.workload.promised_s(now), 4),
             "waiting": report.waiting,
             "running": report.running,
@@ -117,6 +125,7 @@ class Status:
             "replays": stats.replays,
             "restarts": stats.restarts,
             "last_sequence": stats.last_sequence,
+            "complete": stats.complete,
             "lag_s": stats.lag_s,
             "block_sizes": {tier.name.lower(): size for tier, size in stats.block_sizes.items()},
         }

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gateway.fleet.inflight import InFlight
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
 from gateway.fleet.replica import Replica
 from gateway.fleet.speeds import Speeds
-from gateway.kv.routed import Routed, RoutedEntry
+from gateway.kv.routed import Routed
 from gateway.router.decision import Decision
+from gateway.router.dispatch_listener import DispatchListener
 from gateway.usage import Usage
 
 
 class Attempt:
     """Booked when it is made; :meth:`end` is called whatever happens, and only its first call counts.
 
+    ``chain``: own hashes of the prompt's full blocks of ``block_size`` tokens; empty where they are not known.
     ``keep_routed`` says at the end whether what was sent is all that will be known of the replica's cache.
     """
 
@@ -25,24 +27,28 @@ class Attempt:
         decision: Decision,
         replica: Replica,
         inflight: InFlight,
-        routed_entry: RoutedEntry,
+        chain: Sequence[int],
         *,
+        block_size: int,
         routed: Routed,
         speeds: Speeds,
         keep_routed: Callable[[], bool],
+        listener: DispatchListener,
         clock: Callable[[], float],
     ) -> None:
         self.decision = decision
         self._replica = replica
         self._inflight = inflight
-        self._routed_entry = routed_entry
         self._routed = routed
         self._speeds = speeds
         self._keep_routed = keep_routed
+        self._listener = listener
         self._clock = clock
         now = clock()
         replica.server.breaker.sent(now)
         replica.workload.dispatch(inflight, now)
+        self._routed_entry = routed.add(replica.key, {block_size: chain} if chain else {}, now=now)
+        listener.dispatched(replica, inflight, block_size, chain)
 
     @property
     def server_id(self) -> str:
@@ -59,7 +65,10 @@ class Attempt:
 
     def first_byte(self) -> None:
         """The first body byte of a good answer came: its prefill is done."""
+        was_first = self._inflight.first_byte_s is None
         sample = self._replica.workload.first_byte(self._inflight, self._clock())
+        if was_first and self._inflight.first_byte_s is not None:
+            self._listener.first_byte(self._inflight, sample)
         if sample is not None:
             self._speeds.prefill_seen(sample)
 
@@ -68,7 +77,9 @@ class Attempt:
         if not self._replica.workload.end(self._inflight):
             return
         now = self._clock()
-        self._routed.end(self._routed_entry, now=now, keep=outcome is Outcome.OK and self._keep_routed())
+        keep = outcome is Outcome.OK and self._keep_routed()
+        self._routed.end(self._routed_entry, now=now, keep=keep)
+        self._listener.ended(self._inflight, keep)
         self._replica.server.attempt_ended(outcome, retry_after_s, now, self._inflight.dispatched_s)
         if outcome is Outcome.OK:
             self._learn(now, usage)

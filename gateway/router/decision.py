@@ -21,7 +21,8 @@ class Decision:
     """``confirmed`` is what events say the replica holds of the prompt; ``expected_tokens`` adds what is on its way.
 
     ``reason`` is one of ``router_strategies.REASONS``; ``prompt_reason`` is "" or why the prompt's tokens are unknown
-    or were got in an unusual way. ``incomparable``: "" or why vLLM's count of cached tokens would mean something else.
+    or were got in an unusual way, ``index_reason`` "" or why more may be held than is known. ``incomparable``: "" or
+    why vLLM's count of cached tokens would mean something else.
     """
 
     replica_id: str
@@ -29,6 +30,7 @@ class Decision:
     strategy: str
     reason: str
     prompt_reason: str
+    index_reason: str
     prompt_tokens: int  # 0: unknown
     confirmed: TierTokens
     expected_tokens: int
@@ -41,8 +43,8 @@ class Decision:
 
     @property
     def reasons(self) -> str:
-        """Both reasons, as the header and the log line carry them."""
-        return f"{self.reason}, {self.prompt_reason}" if self.prompt_reason else self.reason
+        """All reasons, as the header and the log line carry them."""
+        return ", ".join(filter(None, (self.reason, self.prompt_reason, self.index_reason)))
 
     @property
     def matched(self) -> str:

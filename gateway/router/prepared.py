@@ -30,6 +30,7 @@ class Prepared:
     chains: Mapping[int, Sequence[int]]  # own hashes of all full blocks, by block size in tokens
     matchable: Mapping[int, Sequence[int]]  # the part of them that a cache can spare; nothing where none is read
     confirmed: Mapping[ReplicaKey, TierTokens]
+    index_reason: str  # "" or why that may not be all
     stages: Stages
 
     @property

@@ -232,7 +232,8 @@ class Connection(asyncio.Protocol):
 
     async def write(self, data: bytes) -> None:
         """Write and wait while the client reads slowly."""
-        self._transport.write(data)
+        if not self._transport.is_closing():  # uvloop's raises where asyncio's forgets
+            self._transport.write(data)
         await self._writable.wait()
 
     def die(self, *, reset: bool) -> None:

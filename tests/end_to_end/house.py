@@ -47,7 +47,7 @@ class House:
 
     def events_settled(self) -> bool:
         """Whether the gateway has applied every batch that the replicas published."""
-        stats = {key.server_id: feed for key, feed in self.gateway.events.feeds.items()}
+        stats = {key.server_id: feed for key, feed in self.gateway.fellowship.events.feeds.items()}
         return all(
             stats[id_].state.label == "fresh" and stats[id_].last_sequence == replica.publisher.next_sequence - 1
             for id_, replica in self.replicas.items()

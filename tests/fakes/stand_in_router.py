@@ -34,6 +34,7 @@ class StandInAttempt:
             strategy="round_robin",
             reason="rotation",
             prompt_reason="",
+            index_reason="",
             prompt_tokens=0,
             confirmed=TierTokens(),
             expected_tokens=0,

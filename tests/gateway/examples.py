@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gateway.fleet.inflight import InFlight, PrefillSample
 from gateway.fleet.model_card import parse_models
+from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import parse_servers
@@ -59,6 +61,22 @@ class Clock:
         return self.now
 
 
+class Told:
+    """What a listener was told, in order."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def dispatched(self, replica: Replica, inflight: InFlight, block_size: int, chain: Sequence[int]) -> None:
+        self.words.append(f"{replica.id} {inflight.uncached_tokens} {block_size} {list(chain)}")
+
+    def first_byte(self, inflight: InFlight, sample: PrefillSample | None) -> None:
+        self.words.append("first byte")
+
+    def ended(self, inflight: InFlight, kept: bool) -> None:
+        self.words.append("kept" if kept else "ended")
+
+
 def a_router(
     pool: ReplicaPool,
     *,
@@ -68,9 +86,10 @@ def a_router(
     speeds: Speeds | None = None,
     routed: Routed | None = None,
     strategy: str = "kv_aware",
+    offered: Sequence[str] = available(),
 ) -> Router:
     """A router over ``pool`` for prompts that are token ids already."""
-    strategies: dict[str, Strategy] = {name: load(name) for name in available()}
+    strategies: dict[str, Strategy] = {name: load(name) for name in offered}
     return Router(
         pool=pool,
         index=index or MemoryIndex(),
@@ -80,7 +99,7 @@ def a_router(
         encoder=lambda _: AbsentEncoder("no_tokenizer"),
         strategies=strategies,
         strategy=strategy,
-        secret=SECRET,
+        secret=lambda: SECRET,
         clock=clock or Clock(),
     )
 
@@ -93,6 +112,7 @@ def a_decision(**changes: object) -> Decision:
         "strategy": "kv_aware",
         "reason": "prefix",
         "prompt_reason": "",
+        "index_reason": "",
         "prompt_tokens": 1925,
         "confirmed": TierTokens(640),
         "expected_tokens": 640,

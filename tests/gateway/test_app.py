@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 
 from gateway.app import Gateway, running_gateway
+from gateway.asgi_server import ListenSockets, listen_socket, port_of
 from gateway.settings import Settings, SettingsError
+from loadtest.replica import ReplicaOptions, SimulatedReplica
+from tests.end_to_end.house import FAST
+from tests.fakes.raw_client import RawClient, get
+from tests.fakes.waiting import eventually
 
 LOOPBACK = {f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")}
 
@@ -68,3 +76,79 @@ async def test_the_admin_token_guards_the_admin_port() -> None:
         within = await client.get("/status", headers={"authorization": "Bearer t0"})
 
     assert (without.status_code, within.status_code) == (401, 200)
+
+
+@asynccontextmanager
+async def one_of_several(
+    listening: socket.socket, **settings: str
+) -> AsyncIterator[tuple[Gateway, asyncio.Task[None]]]:
+    """A gateway that is given its sockets. It is stopped at the end of the block."""
+    side = [listen_socket("127.0.0.1", 0) for _ in range(2)]
+    given = {f"PREFIXWAY_{name.upper()}": value for name, value in settings.items()}
+    gateway = Gateway(
+        Settings.from_env({**LOOPBACK, **given}), sockets=ListenSockets(listening.dup(), *side), linger_s=0
+    )
+    running = asyncio.ensure_future(gateway.run())
+    try:
+        yield gateway, running
+    finally:
+        gateway.stop()
+        await running
+
+
+async def test_one_of_several_accepts_when_it_is_told() -> None:
+    """A client that connects before waits in the socket's queue, and is served then."""
+    with listen_socket("127.0.0.1", 0) as listening:
+        async with one_of_several(listening) as (gateway, _), RawClient(port_of(listening)) as client:
+            await client.send(get("/livez"))
+            answer = asyncio.ensure_future(client.answer())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert (gateway.accepts, gateway.connections, answer.done()) == (False, 0, False)
+            gateway.accept()
+            assert (await answer).status == 200
+            assert (gateway.accepts, gateway.connections) == (True, 1)
+
+
+async def test_one_that_retires_stays_ready_until_its_clients_have_left() -> None:
+    """A load balancer that asks on an old connection must not think that the whole service is going."""
+    async with SimulatedReplica(ReplicaOptions(speeds=FAST)) as replica:
+        with listen_socket("127.0.0.1", 0) as listening:
+            async with one_of_several(listening, replicas=replica.url) as (gateway, running):
+                await eventually(gateway.is_ready)
+                gateway.accept()
+                async with RawClient(port_of(listening)) as client:
+                    assert (await client.ask(get("/readyz"))).status == 200
+                    gateway.retire()
+                    assert not gateway.accepts
+                    answer = await client.ask(get("/readyz"))
+                    assert (answer.status, answer.values("connection")) == (200, [b"close"])
+                await asyncio.wait_for(running, 20)
+
+
+async def test_stopped_while_it_retires_it_waits_for_idle_clients_no_longer() -> None:
+    """Nobody is left to go over to."""
+    with listen_socket("127.0.0.1", 0) as listening:
+        async with one_of_several(listening, drain_s="600") as (gateway, running):
+            gateway.accept()
+            async with RawClient(port_of(listening)) as client:
+                assert (await client.ask(get("/livez"))).status == 200
+                gateway.retire()
+                gateway.stop()
+                await asyncio.wait_for(running, 20)
+                assert await client.read_to_end() == b""
+
+
+async def test_before_its_end_the_side_ports_still_answer() -> None:
+    """So that what it counted can be read once more."""
+    pages = []
+    gateway = Gateway(Settings.from_env(LOOPBACK), linger_s=0)
+
+    async def before_end() -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            pages.append((await client.get(f"http://127.0.0.1:{gateway.metrics.port}/metrics")).status_code)
+
+    gateway.stop()
+    await gateway.run(before_end)
+
+    assert pages == [200]

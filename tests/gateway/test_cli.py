@@ -45,3 +45,5 @@ def test_the_strategies_explain_themselves(capsys: pytest.CaptureFixture[str]) -
 
     assert all(f"\n{name}\n    " in text for name in available())
     assert "cost = W + (1 + g) * x + M" in text
+    assert "--workers N" in text
+    assert "--worker " not in text  # between a supervisor and its workers

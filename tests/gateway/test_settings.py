@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from gateway.settings import KvEvents, Listen, Settings, SettingsError
+from gateway.redis_url import RedisTarget
+from gateway.settings import KvEvents, Listen, Settings, SettingsError, check_redis_client
 from scripts.settings_table import README, with_table
 
 
@@ -31,6 +33,8 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ("STRATEGY_OPTIONS", '{"cached_weight": 4}', "strategy_options", {"cached_weight": 4}),
         ("API_KEYS", "a, b\nc", "api_keys", ("a", "b", "c")),
         ("HOLD_HEAD", "off", "hold_head", False),
+        ("WORKERS", "1", "workers", 1),
+        ("INDEX_BUDGET_MS", "2.5", "index_budget_ms", 2.5),
         ("REPLICAS_FILE", "/etc/replicas.yaml", "replicas_file", Path("/etc/replicas.yaml")),
         ("SESSION_HEADERS", "X-Session-ID, x-user", "session_headers", ("x-session-id", "x-user")),
         (
@@ -60,6 +64,12 @@ def test_values_are_read(name: str, text: str, field: str, value: object) -> Non
         ("MAX_PROMPT_CHARS", "1.5", "must be a whole number above 0"),
         ("RECEIPT", "some", "must be one of auto, all, request_id"),
         ("ADMIN_LISTEN", "0.0.0.0:1", "set PREFIXWAY_ADMIN_TOKEN"),
+        ("REDIS_URL", "redis://:sesame@a,b", "PREFIXWAY_REDIS_URL: must have one host"),
+        ("REDIS_URL", "localhost:6379", "PREFIXWAY_REDIS_URL: must begin with one of redis://"),
+        ("INDEX", "redis", "PREFIXWAY_INDEX=redis .* need PREFIXWAY_REDIS_URL"),
+        ("WORKERS", "2", "PREFIXWAY_WORKERS above 1 need PREFIXWAY_REDIS_URL"),
+        ("INDEXER", "outside", "PREFIXWAY_INDEXER=outside needs PREFIXWAY_REDIS_URL"),
+        ("REDIS_TIMEOUT_S", "never", "must be a number above 0"),
         ("API_KEYS_FILE", "/nowhere", "PREFIXWAY_API_KEYS_FILE: .*No such file"),
     ],
 )
@@ -83,6 +93,69 @@ def test_secrets_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
     assert "k1" not in repr(settings)
     with pytest.raises(SettingsError, match="both set"):
         Settings.from_env({"PREFIXWAY_REPLICA_API_KEY_FILE": str(path), "PREFIXWAY_REPLICA_API_KEY": "x"})
+
+
+REDIS = "rediss://gateway:sesame@cache:7000/1?ssl_ca_certs=/ca.pem"
+
+
+def test_a_redis_url_is_shown_without_its_password(tmp_path: Path) -> None:
+    """Its place is what one wants to see; the file twin is read as for every secret."""
+    path = tmp_path / "url"
+    path.write_text(f"{REDIS}\n")
+    settings = Settings.from_env({"PREFIXWAY_REDIS_URL_FILE": str(path)})
+
+    assert settings.redis == RedisTarget.parse(REDIS)
+    assert settings.effective()["PREFIXWAY_REDIS_URL"] == "rediss://gateway@cache:7000/1"
+    assert "sesame" not in repr(settings)
+
+
+def test_a_redis_password_may_stand_apart() -> None:
+    """In its own setting; one in the URL as well is an error that shows neither."""
+    environ = {"PREFIXWAY_REDIS_URL": "redis://gateway@cache", "PREFIXWAY_REDIS_PASSWORD": "open"}
+    settings = Settings.from_env(environ)
+
+    assert settings.redis is not None
+    assert settings.redis.password == "open"
+    assert "open" not in repr(settings)
+    assert settings.effective()["PREFIXWAY_REDIS_PASSWORD"] == "***"
+    with pytest.raises(SettingsError, match="choose one") as caught:
+        Settings.from_env({**environ, "PREFIXWAY_REDIS_URL": REDIS})
+    assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environ", "uses_redis", "shares_index"),
+    [
+        ({}, False, False),
+        ({"PREFIXWAY_REDIS_URL": REDIS}, True, True),
+        ({"PREFIXWAY_REDIS_URL": REDIS, "PREFIXWAY_INDEX": "redis", "PREFIXWAY_INDEXER": "outside"}, True, True),
+        ({"PREFIXWAY_REDIS_URL": REDIS, "PREFIXWAY_INDEX": "memory", "PREFIXWAY_WORKERS": "3"}, True, False),
+    ],
+)
+def test_what_a_redis_is_used_for(environ: dict[str, str], uses_redis: bool, shares_index: bool) -> None:
+    """A URL is enough; the index may stay in memory all the same."""
+    settings = Settings.from_env(environ)
+
+    assert settings.uses_redis is uses_redis
+    assert settings.shares_index is shares_index
+
+
+def test_an_indexer_outside_needs_the_index_in_redis() -> None:
+    """Else nobody would read what it writes."""
+    environ = {"PREFIXWAY_REDIS_URL": REDIS, "PREFIXWAY_INDEX": "memory", "PREFIXWAY_INDEXER": "outside"}
+
+    with pytest.raises(SettingsError, match="PREFIXWAY_INDEXER=outside"):
+        Settings.from_env(environ)
+
+
+def test_a_redis_client_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what installs it; without a URL nobody needs it."""
+    check_redis_client(Settings.from_env({"PREFIXWAY_REDIS_URL": REDIS}))
+    monkeypatch.setitem(sys.modules, "hiredis", None)
+
+    check_redis_client(Settings.from_env({}))
+    with pytest.raises(SettingsError, match=r"needs hiredis: pip install 'prefixway\[redis\]'"):
+        check_redis_client(Settings.from_env({"PREFIXWAY_REDIS_URL": REDIS}))
 
 
 def test_unknown_names_are_reported_with_the_nearest_known_one() -> None:

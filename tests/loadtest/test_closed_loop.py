@@ -37,6 +37,24 @@ async def test_plays_each_conversation_to_its_end() -> None:
         assert load.in_flight == 0
 
 
+async def test_turns_go_to_random_ones_of_several_servers() -> None:
+    """With the same seed to the same ones, with another to others."""
+    dialogues = [Dialogue(f"d{number}", "system", (Turn(f"text {number}", 0, 1),) * 2) for number in range(8)]
+
+    async def first_servers_requests(seed: int) -> list[bytes]:
+        async with running() as (one, _), running() as (two, _):
+            load = ClosedLoop([one.url, two.url], MODEL, seed=seed)
+            await load.run(dialogues)
+            assert [sample.error for sample in load.samples] == [""] * 16
+            assert len(one.requests) + len(two.requests) == 16
+            return sorted(request.body.partition(b'"assistant"')[0] for request in one.requests)
+
+    first, again, other = [await first_servers_requests(seed) for seed in (1, 1, 2)]
+
+    assert 0 < len(first) < 16
+    assert first == again != other
+
+
 @pytest.mark.parametrize(
     ("fault", "error"),
     [

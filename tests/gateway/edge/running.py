@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from gateway.asgi_server import listen_socket
 from gateway.edge.auth import ApiKeys
 from gateway.edge.edge_app import EdgeApp
 from gateway.edge.headers import Credentials
@@ -51,8 +53,9 @@ async def running_edge(
     models: Callable[[], bytes] = lambda: MODELS,
     ready: Callable[[], bool] = lambda: True,
     router: StandInRouter | None = None,
+    listening: socket.socket | None = None,
 ) -> AsyncIterator[Edge]:
-    """Start it, and see that nothing is left busy when the test is done."""
+    """Start it, and see that nothing is left busy when the test is done. ``listening``: a socket it shares."""
     router = router or StandInRouter(origins, pinned_rank=pinned_rank)
     upstream = UpstreamPool(
         connect_timeout_s=connect_timeout_s,
@@ -74,7 +77,8 @@ async def running_edge(
         strategy_header=strategy_header,
     )
     app = EdgeApp(proxy, models=models, ready=ready, api_keys=keys)
-    server = EdgeServer(app, host="127.0.0.1", port=0, drain_timeout_s=5)
+    own = listening or listen_socket("127.0.0.1", 0)
+    server = EdgeServer(app, own, shared=listening is not None, drain_timeout_s=5)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run())
         await eventually(lambda: server.started)

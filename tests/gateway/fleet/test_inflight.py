@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from gateway.fleet.inflight import InFlight, Workload
 
 
-def _request(promised_s: float = 1.0, *, streamed: bool = True, at: float = 0.0, tokens: int = 100) -> InFlight:
-    return InFlight(promised_s, promised_s, tokens, 2.0, streamed, at)
+def _request(
+    promised_s: float = 1.0, *, streamed: bool = True, at: float = 0.0, tokens: int = 100, ours: bool = True
+) -> InFlight:
+    return InFlight(promised_s, promised_s, tokens, 2.0, streamed, at, ours=ours)
 
 
 def test_promises_add_up_and_time_works_on_the_oldest() -> None:
@@ -69,6 +71,52 @@ def test_a_prefill_that_may_have_waited_behind_a_plain_one_is_no_sample() -> Non
     assert alone.actual_s == pytest.approx(1.0)
 
 
+def test_other_gateways_requests_count_and_teach_nothing() -> None:
+    """They hold promises and places; what this process sent is counted by itself; their prefills are no samples."""
+    workload = Workload()
+    theirs, own = _request(ours=False), _request()
+    for request in (theirs, own):
+        workload.dispatch(request, 0.0)
+    counts = (workload.inflight, workload.own_inflight, workload.pending_tokens, workload.own_decoding)
+
+    assert counts == (2, 1, 200, 0)
+    assert workload.promised_s(0.0) == 2.0
+    assert workload.first_byte(theirs, 1.0) is None
+    assert (workload.decoding, workload.own_decoding) == (1, 0)
+    sample = workload.first_byte(own, 1.5)
+    assert sample is not None
+    assert sample.actual_s == pytest.approx(0.5)  # it waited for theirs, and that was seen
+    assert (workload.decoding, workload.own_decoding) == (2, 1)
+    assert workload.end(theirs)
+    assert (workload.inflight, workload.own_inflight) == (1, 1)
+
+
+def test_what_waited_behind_something_told_late_is_no_sample() -> None:
+    """A prefill that nobody saw begin may have come before; what is sent later is timed again."""
+    workload = Workload()
+    before, after = _request(at=0.0), _request(at=2.0)
+    workload.dispatch(before, 0.0)
+    workload.told_late(1.0)
+    is_sample = workload.first_byte(before, 1.5) is not None
+    workload.dispatch(after, 2.0)
+
+    assert not is_sample
+    assert workload.first_byte(after, 3.0) is not None
+
+
+def test_says_whose_promise_still_stands() -> None:
+    """Until the first byte, the end, or for a plain answer the time its prefill should take."""
+    workload = Workload()
+    streamed, plain = _request(), _request(streamed=False)
+    for request in (plain, streamed):
+        workload.dispatch(request, 0.0)
+
+    assert [workload.is_prefilling(request, 0.5) for request in (plain, streamed)] == [True, True]
+    assert [workload.is_prefilling(request, 1.5) for request in (plain, streamed)] == [False, True]
+    workload.first_byte(streamed, 2.0)
+    assert not workload.is_prefilling(streamed, 2.0)
+
+
 def test_ends_once() -> None:
     """The second end changes nothing."""
     workload = Workload()
@@ -80,14 +128,17 @@ def test_ends_once() -> None:
     assert (workload.inflight, workload.promised_s(0.0), workload.kv_blocks) == (0, 0.0, 0.0)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["send", "first", "end", "wait"]), st.integers(0, 9), st.booleans())))
-def test_books_are_never_negative_and_end_at_zero(steps: list[tuple[str, int, bool]]) -> None:
+_STEPS = st.tuples(st.sampled_from(["send", "first", "end", "wait"]), st.integers(0, 9), st.booleans(), st.booleans())
+
+
+@given(st.lists(_STEPS))
+def test_books_are_never_negative_and_end_at_zero(steps: list[tuple[str, int, bool, bool]]) -> None:
     """Any order of dispatches, first bytes, ends and time keeps sums at 0 or more; all ended is exactly 0."""
     workload, requests, now = Workload(), list[InFlight](), 0.0
-    for step, number, streamed in steps:
+    for step, number, streamed, ours in steps:
         now += number / 10
         if step == "send":
-            requests.append(_request(0.1 + number / 7, streamed=streamed, at=now))
+            requests.append(_request(0.1 + number / 7, streamed=streamed, at=now, ours=ours))
             workload.dispatch(requests[-1], now)
         elif requests and step == "first":
             workload.first_byte(requests[number % len(requests)], now)
@@ -95,9 +146,11 @@ def test_books_are_never_negative_and_end_at_zero(steps: list[tuple[str, int, bo
             workload.end(requests[number % len(requests)])
         assert workload.promised_s(now) >= 0
         assert workload.pending_tokens >= 0
-        assert 0 <= workload.decoding <= workload.inflight
+        assert 0 <= workload.own_decoding <= workload.decoding <= workload.inflight
+        assert 0 <= workload.own_inflight <= workload.inflight
     for request in requests:
         workload.end(request)
 
     assert (workload.inflight, workload.decoding, workload.pending_tokens) == (0, 0, 0)
+    assert (workload.own_inflight, workload.own_decoding) == (0, 0)
     assert (workload.promised_s(now), workload.kv_blocks) == (0.0, 0.0)

@@ -142,6 +142,21 @@ def test_the_clients_faults_are_not_the_servers(outcome: Outcome) -> None:
     assert server.breaker.state(0.0) == "closed"
 
 
+def test_the_drained_are_drained_whenever_they_come() -> None:
+    """Those that are here, that come later, and that leave and come back; exactly those of the last call."""
+    pool = _pool()
+    pool.set_drained(["a", "c"])
+    at_once = [server.id for server in pool.servers if server.draining]
+    pool.reconcile(parse_servers("b=http://b:1,c=http://c:1"))
+    pool.reconcile(parse_servers("a=http://a:2,b=http://b:1,c=http://c:1"))
+    later = [server.id for server in pool.servers if server.draining]
+    pool.set_drained(["b"])
+
+    assert at_once == ["a"]
+    assert later == ["c", "a"]
+    assert [server.id for server in pool.servers if server.draining] == ["b"]
+
+
 def test_draining_takes_no_new_requests() -> None:
     """A drained server is not chosen, and its reason is told when nobody else is left."""
     pool = _pool()

@@ -37,6 +37,7 @@ def test_without_an_id_the_address_is_the_id() -> None:
         ("http://a:1?events=5557", "not a ZeroMQ endpoint"),
         ("http://a:1,http://a:1", "two replicas are named 'a:1'"),
         ("x=", "needs a host"),
+        ("b=http://b:1,b#1=http://c:1", "'b#1': an id must not end in '#' and a number"),
     ],
 )
 def test_a_bad_one_says_why(text: str, fault: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from gateway.fleet.replica_key import ReplicaKey
-from gateway.kv.applier import Applier
+from gateway.kv.applier import Applier, SpaceState
 from gateway.kv.events import AllBlocksCleared, BlockRemoved, BlockStored, EventBatch, KVEvent, decode
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.tiers import Tier, TierTokens
@@ -29,9 +31,8 @@ def store(hashes: list[int], tokens: list[int], parent: int | None = None, mediu
 class Replica:
     """One replica's events on their way into an index."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: Mapping[Tier, SpaceState] | None = None) -> None:
         self.index = MemoryIndex()
-        self.index.begin(KEY, {})
         self.block_sizes: list[tuple[Tier, int]] = []
         self.applier = Applier(
             KEY,
@@ -39,7 +40,9 @@ class Replica:
             secret=SECRET,
             block_size_seen=lambda tier, size: self.block_sizes.append((tier, size)),
             max_blocks_per_tier=1000,
+            state=state,
         )
+        self.index.begin(KEY, self.applier.owned())
 
     def see(self, *events: KVEvent) -> dict[str, int]:
         """One batch; what was dropped of it."""
@@ -202,3 +205,37 @@ def test_captured_evictions_come_before_the_store_they_made_room_for(replica: Re
 
     assert set(dropped) == {"unknown_block"}
     assert replica.index.owned(KEY, Tier.L0) > 0
+
+
+def test_an_exported_state_is_gone_on_from_in_every_tier(replica: Replica) -> None:
+    """Copies, ancestry, placeholders and block sizes: what follows means the same there as here."""
+    replica.see(
+        store([1, 2], [1, 2, 3, 4]),
+        store([3], [5, 6], parent=2),
+        store([3], [5, 6], parent=2),
+        store([1], [1, 2], medium="CPU"),
+        BlockStored([2], None, b"", 0, "STORAGE"),
+    )
+    other = Replica(replica.applier.export())
+
+    assert other.block_sizes == [(Tier.L0, 2), (Tier.L1, 2), (Tier.L2, 2)]
+    for follower in (replica, other):
+        assert follower.applier.owned() == {
+            Tier.L0: chain([1, 2, 3, 4, 5, 6]),
+            Tier.L1: chain([1, 2]),
+            Tier.L2: [chain([1, 2, 3, 4])[1]],
+        }
+        assert follower.see(BlockRemoved([3], "GPU"), store([4], [7, 8], parent=3), BlockRemoved([1], "CPU")) == {}
+        assert follower.matched([1, 2, 3, 4, 5, 6, 7, 8]) == TierTokens(8, 0, 0)
+    assert replica.applier.export() == other.applier.export()
+
+
+def test_what_is_owned_is_a_copy(replica: Replica) -> None:
+    """It may be read in pieces while events go on."""
+    replica.see(store([1], [1, 2]))
+    owned, state = replica.applier.owned(), replica.applier.export()
+
+    replica.see(store([2], [3, 4]))
+
+    assert owned == {Tier.L0: chain([1, 2])}
+    assert len(state[Tier.L0].resolver.own) == len(state[Tier.L0].ownership.copies) == 1

@@ -51,6 +51,57 @@ async def test_a_followed_replica_is_fresh_and_its_blocks_are_known() -> None:
         assert index.owned(replica.key, Tier.L0) == 0
 
 
+async def test_only_the_wanted_are_followed_until_others_are() -> None:
+    """What is not followed keeps no entries; whoever joins later is asked for too."""
+    pool, index = a_pool("a=http://a:1,b=http://b:1,c=http://c:1"), MemoryIndex()
+    wanted = {"a"}
+    async with EventPublisher() as publisher, _following(pool, index, Routed()) as events:
+        events.follow_only(lambda key: key.server_id in wanted)
+        source = EventSource(publisher.endpoint, publisher.replay_endpoint)
+        for server in pool.servers:
+            pool.identify(server, server.cards, {} if server.id == "c" else {0: source})
+        a, b, c = (replica.key for replica in pool.replicas)
+        cache = BlockCache(100, 32)
+        cache.serve(list(range(100)))
+        publisher.publish(cache.take_events())
+        await eventually(lambda: index.owned(a, Tier.L0) == 3)
+        assert dict(events.followable) == {a: source, b: source}
+        assert [events.has_events(key) for key in (a, b, c)] == [True, True, False]
+        assert list(events.feeds) == [a]
+
+        wanted.clear()
+        wanted.add("b")
+        events.reconsider()
+        await eventually(lambda: index.owned(b, Tier.L0) == 3)
+        assert (list(events.feeds), list(index.keys())) == ([b], [b])
+        assert [events.stats(key) is None for key in (a, b, c)] == [True, False, True]
+
+        events.follow_only(None)
+        assert set(events.feeds) == {a, b}
+        assert events.indexer.is_followed(a)
+        pool.reconcile([])
+        assert (dict(events.followable), list(index.keys())) == ({}, [])
+
+
+async def test_a_restart_of_a_replica_that_others_follow_is_taken_from_its_probes() -> None:
+    """No events will tell: its key is a new one at once, and what was sent there is forgotten. A followed one's stream
+    is asked first."""
+    pool, routed = a_pool("a=http://a:1,b=http://b:1"), Routed()
+    async with EventPublisher() as publisher, _following(pool, MemoryIndex(), routed) as events:
+        events.follow_only(lambda key: key.server_id == "b")
+        for server in pool.servers:
+            pool.identify(server, server.cards, {0: EventSource(publisher.endpoint, publisher.replay_endpoint)})
+        a, b = (replica.key for replica in pool.replicas)
+        routed.end(routed.add(a, {16: [1, 2]}, now=0.0), now=0.0, keep=True)
+        for server in pool.servers:
+            pool.process_started(server, 100.0)
+            pool.process_started(server, 200.0)
+
+        assert [replica.key for replica in pool.replicas] == [a._replace(incarnation=1), b]
+        assert list(events.followable) == [a._replace(incarnation=1), b]
+        assert routed.match({16: [1, 2]}, [a], now=1.0) == {}
+
+
 async def test_a_replica_without_events_is_trusted_and_its_restart_forgets_what_was_sent() -> None:
     """A new process start time is all that can be seen of it."""
     pool, routed = a_pool("a=http://a:1"), Routed()

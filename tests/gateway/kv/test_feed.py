@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -12,6 +12,7 @@ import zmq
 from gateway.fleet.event_source import EventSource
 from gateway.kv.feed import Feed, FeedTiming
 from gateway.kv.feed_stats import FeedStats
+from gateway.kv.sequence import AT_THE_BEGINNING, Sequence, SequenceState
 from gateway.kv.trust import FeedState
 from loadtest.replica.kv_events import AllBlocksCleared, EventDialect
 from loadtest.replica.publisher import EventPublisher
@@ -24,12 +25,15 @@ QUICK = FeedTiming(replay_timeout_s=0.1, retry_s=0.01, quiet_s=60.0, blind_after
 
 @dataclass
 class Recorder:
-    """A sink that keeps what it was told, in order."""
+    """A sink that keeps what it was told, in order, and can read anything but ``unreadable``."""
 
     told: list[object] = field(default_factory=list)
+    unreadable: bytes = b"unreadable"
+    on_settled: list[Callable[[], None]] = field(default_factory=list)
 
-    def batch(self, sequence: int, payload: bytes) -> None:
+    def batch(self, sequence: int, payload: bytes) -> bool:
         self.told.append((sequence, payload))
+        return payload != self.unreadable
 
     def lost(self, reason: str) -> None:
         self.told.append(reason)
@@ -39,6 +43,10 @@ class Recorder:
 
     def caught_up(self) -> None:
         """Said with the state, which these tests ask."""
+
+    def settled(self) -> None:
+        for listener in self.on_settled:
+            listener()
 
     @property
     def numbers(self) -> list[int]:
@@ -51,6 +59,7 @@ class Running:
     """A feed at work."""
 
     feed: Feed
+    sequence: Sequence
     sink: Recorder
     stats: FeedStats
 
@@ -60,11 +69,14 @@ class Running:
 
 
 @asynccontextmanager
-async def feed(source: EventSource, timing: FeedTiming = QUICK) -> AsyncIterator[Running]:
+async def feed(
+    source: EventSource, timing: FeedTiming = QUICK, state: SequenceState = AT_THE_BEGINNING
+) -> AsyncIterator[Running]:
     """A feed that runs until the end of the block."""
     sink, stats = Recorder(), FeedStats()
+    sequence = Sequence(replayable=source.replay_endpoint is not None, state=state)
     with zmq.Context() as context:
-        running = Running(Feed(source, sink, stats, context=context, timing=timing), sink, stats)
+        running = Running(Feed(source, sink, stats, sequence, context=context, timing=timing), sequence, sink, stats)
         async with background.running(running.feed.run()):
             yield running
 
@@ -220,9 +232,100 @@ async def test_a_publisher_that_is_not_there_is_blind_until_it_comes() -> None:
 async def test_an_address_that_is_none_is_an_error() -> None:
     """Whoever runs the feed hears of it; no socket stays behind."""
     with zmq.Context() as context:
-        wrong = Feed(EventSource("nonsense"), Recorder(), FeedStats(), context=context)
+        wrong = Feed(EventSource("nonsense"), Recorder(), FeedStats(), Sequence(replayable=False), context=context)
         with pytest.raises(zmq.ZMQError):
             await wrong.run()
+
+
+async def test_what_settles_is_told_once_the_stats_say_so() -> None:
+    """State, completeness and the last number fit to what the sink was given, whenever they are told."""
+    async with EventPublisher() as publisher:
+        publisher.publish([AllBlocksCleared()])
+        async with feed(source_of(publisher)) as running:
+            seen: list[tuple[FeedState, bool, int]] = []
+
+            def look() -> None:
+                stats = running.stats
+                seen.append((stats.state, stats.complete, stats.last_sequence))
+                assert stats.last_sequence == max(running.sink.numbers, default=-1)
+
+            running.sink.on_settled.append(look)
+            await running.fresh()
+            publisher.publish([AllBlocksCleared()])
+            await eventually(lambda: seen[-1] == (FeedState.FRESH, True, 1))
+        assert seen[0] == (FeedState.BLIND, False, -1)
+        assert seen[-1] == (FeedState.BLIND, True, 1)
+
+
+async def test_a_batch_that_the_sink_cannot_read_ends_completeness() -> None:
+    """The stream goes on, and what comes later does not mend it."""
+    async with scripted_publisher() as publisher:
+        publisher.answers = [[batch(0, b"0"), [END, b""]]]
+        async with feed(publisher.source) as running:
+            await running.fresh()
+            assert running.stats.complete
+            for sequence, payload in enumerate([b"unreadable", b"fine"], 1):
+                publisher.publish(sequence, payload)
+            await eventually(lambda: running.stats.last_sequence == 2)
+
+            assert not running.stats.complete
+
+
+async def test_it_goes_on_from_a_state_that_the_replay_confirms() -> None:
+    """Only what came since is told, though the buffer holds no more than the state's last batch."""
+    async with EventPublisher(buffer_steps=3) as publisher:
+        async with feed(source_of(publisher)) as first:
+            await first.fresh()
+            for number in range(6):
+                publisher.publish([AllBlocksCleared()])
+                await eventually(lambda: first.stats.last_sequence == number)  # noqa: B023
+            state = first.sequence.export()
+        for _ in range(2):
+            publisher.publish([AllBlocksCleared()])
+
+        async with feed(source_of(publisher), state=state) as second:
+            await second.fresh()
+
+            assert second.sink.numbers == [6, 7]
+            assert second.stats.complete
+
+
+@pytest.mark.parametrize(("published", "told"), [(4, "unreplayable"), (0, "restarted")])
+async def test_a_state_that_the_replay_denies_is_told_as_a_loss_or_a_restart(published: int, told: str) -> None:
+    """The buffer reaches back to after it, or the process is another one."""
+    async with EventPublisher(buffer_steps=3) as publisher:
+        async with feed(source_of(publisher)) as first:
+            await first.fresh()
+            publisher.publish([AllBlocksCleared()])
+            await eventually(lambda: first.stats.last_sequence == 0)
+            state = first.sequence.export()
+        if not published:
+            await publisher.restart()
+        for _ in range(published):
+            publisher.publish([AllBlocksCleared()])
+
+        async with feed(source_of(publisher), state=state) as second:
+            await second.fresh()
+
+            assert [entry for entry in second.sink.told if isinstance(entry, str)] == [told]
+            assert second.stats.complete is (told == "restarted")
+
+
+async def test_counts_go_on_from_those_of_the_feed_before() -> None:
+    """Gaps are counted by each feed anew, and told together."""
+    async with EventPublisher() as publisher:
+        stats = FeedStats(gaps=5)
+        sequence, sink = Sequence(replayable=True), Recorder()
+        with zmq.Context() as context:
+            after = Feed(source_of(publisher), sink, stats, sequence, context=context, timing=QUICK)
+            async with background.running(after.run()):
+                await eventually(lambda: stats.state is FeedState.FRESH)
+                publisher.drop_frames(1)
+                for _ in range(2):
+                    publisher.publish([AllBlocksCleared()])
+                await eventually(lambda: sink.numbers == [0, 1])
+
+                assert stats.gaps == 6
 
 
 async def test_a_message_beyond_all_bounds_does_not_blind_for_ever() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.feed import FeedTiming
+from gateway.kv.follower_state import FollowerState
 from gateway.kv.indexer import Indexer
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.tiers import Tier
@@ -28,11 +29,13 @@ from gateway.prompt.blocks import chain_root, extend_chain, matchable_blocks, pa
 from loadtest.replica.block_cache import BlockCache, CacheScope
 from loadtest.replica.kv_events import BlockStored, EventDialect, KVEvent
 from loadtest.replica.publisher import EventPublisher
+from tests.fakes.background import running
 from tests.fakes.waiting import eventually
 
 SECRET = b"secret"
 BLOCK = 4
 CAPACITY = 12
+SHORT = 4  # batches, in a buffer that reaches back to almost nothing
 _WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # a failure takes seconds to be sure of
 QUICK = FeedTiming(replay_timeout_s=2.0, retry_s=0.02, quiet_s=0.05, blind_after_s=0.2)
 
@@ -69,18 +72,15 @@ _ACTIONS = st.lists(
 )
 
 
-class World:
-    """One simulated replica, and an indexer that follows it."""
+class Reader:
+    """One gateway: an indexer that follows the replica, and its index."""
 
-    def __init__(self, publisher: EventPublisher, index: MemoryIndex) -> None:
-        self.publisher = publisher
-        self.index = index
+    def __init__(self) -> None:
+        self.index = MemoryIndex()
         self.key = ReplicaKey("model", "a")
-        self.cache = BlockCache(CAPACITY, BLOCK)
-        self.covered = True  # every batch of this process reached us or can be replayed
-        self.rooted: Counter[int] = Counter()  # stores from the root, by own hash
+        self.covered = True  # every batch of the engine process reached it, can be replayed or was handed on
         self.indexer = Indexer(
-            index,
+            self.index,
             secret=SECRET,
             restarted=self.restarted,
             caught_up=lambda _: None,
@@ -93,6 +93,24 @@ class World:
         assert key == self.key
         self.key = key._replace(incarnation=key.incarnation + 1)
         return self.key
+
+    def export(self) -> FollowerState:
+        """What it knows, as another gateway gets it."""
+        state = self.indexer.export(self.key)
+        assert state is not None
+        return FollowerState.decode(state.encode())
+
+
+class World:
+    """One simulated replica, and who follows it: one gateway first, another one later."""
+
+    def __init__(self, publisher: EventPublisher) -> None:
+        self.publisher = publisher
+        self.cache = BlockCache(CAPACITY, BLOCK)
+        self.rooted: Counter[int] = Counter()  # stores from the root, by own hash
+        self.first = Reader()
+        self.readers = [self.first]
+        self.states: list[FollowerState] = []  # that were exported
 
     def publish(self) -> None:
         """What the cache did since the last time goes out as one batch."""
@@ -117,7 +135,20 @@ class World:
         await self.publisher.restart()
         self.cache = BlockCache(CAPACITY, BLOCK)
         self.rooted.clear()
-        self.covered = True
+        for reader in self.readers:
+            reader.covered = self.publisher.buffer_steps > SHORT
+
+    def lose_the_past(self) -> None:
+        """What did not arrive until now, or does not soon, never will."""
+        self.publisher.forget_buffer()
+        for reader in self.readers:
+            reader.covered = False
+
+    def hand_over(self, state: FollowerState, reader: Reader) -> None:
+        """A reader goes on from a state, as complete as that is and what the buffer reaches back to."""
+        since = self.publisher.next_sequence - state.sequence.last
+        reader.covered = self.first.covered and since <= self.publisher.buffer_steps
+        reader.indexer.resume(reader.key, state)
 
     def truth(self) -> dict[int, int]:
         """Copies of each resident block, by our own hash."""
@@ -127,18 +158,23 @@ class World:
         }
 
     def difference(self) -> str:
-        """What is wrong with the index; empty: nothing."""
-        stats = self.indexer.stats[self.key]
+        """What is wrong with the indexes; empty: nothing."""
+        return next(filter(None, map(self.difference_of, self.readers)), "")
+
+    def difference_of(self, reader: Reader) -> str:
+        """What is wrong with one index."""
+        index, key = reader.index, reader.key
+        stats = reader.indexer.stats[key]
         # A process that can replay nothing is taken for a new one that has published nothing.
-        expected = {self.publisher.next_sequence - 1} | ({-1} if not self.covered else set())
+        expected = {self.publisher.next_sequence - 1} | ({-1} if not reader.covered else set())
         if stats.last_sequence not in expected or stats.state is not FeedState.FRESH:
             return f"not there yet: {stats}"
         truth = self.truth()
-        held = {own for own in truth if self.index.holds(self.key, Tier.L0, own)}
-        if len(held) != self.index.owned(self.key, Tier.L0):
-            return f"ghosts: {self.index.owned(self.key, Tier.L0)} owned, {len(held)} of them resident"
+        held = {own for own in truth if index.holds(key, Tier.L0, own)}
+        if len(held) != index.owned(key, Tier.L0) or {*reader.indexer.owned(key).get(Tier.L0, ())} != held:
+            return f"ghosts: {index.owned(key, Tier.L0)} owned, {len(held)} of them resident"
         missing = truth.keys() - held
-        if self.covered and any(self.rooted[own] < 2 for own in missing):
+        if reader.covered and any(self.rooted[own] < 2 for own in missing):
             return f"{len(missing)} of {len(truth)} missing although replay covers"
         return ""
 
@@ -155,10 +191,23 @@ class World:
         chain = chain[: matchable_blocks(len(prompt.tokens), BLOCK)]
         truth = self.truth()
         resident = next((n for n, own in enumerate(chain) if own not in truth), len(chain)) * BLOCK
-        matched = self.index.match_now({BLOCK: chain}, [self.key])[self.key].usable
-        assert matched <= resident
-        if len(truth) == self.index.owned(self.key, Tier.L0):
-            assert matched == resident
+        for reader in self.readers:
+            matched = reader.index.match_now({BLOCK: chain}, [reader.key])[reader.key].usable
+            assert matched <= resident
+            if len(truth) == reader.index.owned(reader.key, Tier.L0):
+                assert matched == resident
+
+    def matched(self, prompt: Prompt) -> int | None:
+        """Tokens of a prompt that the first reader finds in L0."""
+        chain = own_chain(pack_tokens(prompt.tokens), prompt.scope.lora, prompt.scope.cache_salt)
+        return self.first.index.match_now({BLOCK: chain}, [self.first.key])[self.first.key].l0
+
+    @asynccontextmanager
+    async def following(self, reader: Reader) -> AsyncIterator[None]:
+        """Let a reader follow the replica."""
+        reader.indexer.follow(reader.key, EventSource(self.publisher.endpoint, self.publisher.replay_endpoint))
+        async with running(reader.indexer.run()):
+            yield
 
 
 def own_chain(tokens: bytes, lora: str, salt: str) -> list[int]:
@@ -175,19 +224,13 @@ def rooted_blocks(event: KVEvent) -> Sequence[int]:
 
 
 @asynccontextmanager
-async def world(dialect: EventDialect = EventDialect.V0_32) -> AsyncIterator[World]:
-    """Everything started, and the feed connected."""
-    async with EventPublisher(dialect=dialect) as publisher:
-        made = World(publisher, MemoryIndex())
-        made.indexer.follow(made.key, EventSource(publisher.endpoint, publisher.replay_endpoint))
-        task = asyncio.get_running_loop().create_task(made.indexer.run())
-        try:
+async def world(dialect: EventDialect = EventDialect.V0_32, *, buffer_steps: int = 10_000) -> AsyncIterator[World]:
+    """Everything started, and the first reader's feed connected."""
+    async with EventPublisher(dialect=dialect, buffer_steps=buffer_steps) as publisher:
+        made = World(publisher)
+        async with made.following(made.first):
             await made.settle()
             yield made
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 async def play(made: World, actions: Sequence[tuple[str, Prompt | None]]) -> None:
@@ -201,10 +244,14 @@ async def play(made: World, actions: Sequence[tuple[str, Prompt | None]]) -> Non
             case "drop":
                 made.publisher.drop_frames(2)
             case "forget":
-                made.publisher.forget_buffer()
-                made.covered = False
+                made.lose_the_past()
             case "restart":
                 await made.restart()
+            case "export":
+                made.states.append(made.first.export())
+            case "resume":
+                made.hand_over(made.states[-1], made.readers[-1])
+                made.readers[-1].covered = False
             case _:
                 made.publish()  # a reset is published with the next step, and held back until then
                 await made.settle()
@@ -225,6 +272,7 @@ def test_the_index_equals_the_cache_where_replay_covers(
     async def run() -> None:
         async with world(dialect) as made:
             await play(made, actions)
+            assert made.first.indexer.stats[made.first.key].complete
 
     asyncio.run(run())
 
@@ -248,9 +296,80 @@ def test_never_a_ghost_and_converging_when_replay_cannot_cover(
             await play(made, actions)
             for fresh in range(CAPACITY // 2):
                 made.serve(Prompt((10 + fresh, 0, 0, 0), 1, 0, CacheScope()))
-            made.covered = True
+            made.first.covered = True
             made.rooted.clear()
             await made.settle()
+
+    asyncio.run(run())
+
+
+def _whole(actions: list[tuple[str, Prompt | None]]) -> list[tuple[str, Prompt | None]]:
+    """Without what a short buffer cannot mend."""
+    return [action for action in actions if action[0] != "drop"]
+
+
+@given(
+    before=st.lists(_SERVE, min_size=8, max_size=40).flatmap(lambda served: _ACTIONS.map(lambda more: served + more)),
+    meanwhile=st.lists(_SERVE, max_size=3),
+    after=_ACTIONS,
+)
+@settings(max_examples=40, deadline=None, phases=_WITHOUT_SHRINKING)
+def test_a_newcomer_that_goes_on_from_anothers_state_equals_the_cache(
+    before: list[tuple[str, Prompt | None]],
+    meanwhile: list[tuple[str, Prompt | None]],
+    after: list[tuple[str, Prompt | None]],
+) -> None:
+    """More was published than the buffer holds. As long as it reaches back to the state, nothing is missing; else the
+    newcomer holds a part, and never a ghost."""
+
+    async def run() -> None:
+        async with world(buffer_steps=SHORT) as made:
+            await play(made, _whole(before))
+            newcomer = Reader()
+            async with made.following(newcomer):
+                made.readers.append(newcomer)
+                newcomer.covered = False
+                await play(made, _whole(meanwhile))
+                state = made.first.export()
+                for _, prompt in meanwhile:
+                    if prompt is not None:
+                        made.serve(prompt)
+                made.hand_over(state, newcomer)
+                await made.settle()
+                await play(made, _whole(after))
+
+                stats = newcomer.indexer.stats[newcomer.key]
+                assert stats.complete or not newcomer.covered
+                assert not newcomer.covered or stats.lost.total() == 0
+
+    asyncio.run(run())
+
+
+@given(
+    actions=_ACTIONS,
+    trouble=st.lists(
+        st.tuples(st.floats(0, 1), st.sampled_from(["restart", "forget", "export", "resume", "resume"])),
+        min_size=3,
+        max_size=8,
+    ),
+)
+@settings(max_examples=40, deadline=None, phases=_WITHOUT_SHRINKING)
+def test_a_state_handed_on_in_any_trouble_never_brings_ghosts(
+    actions: list[tuple[str, Prompt | None]], trouble: list[tuple[float, str]]
+) -> None:
+    """Of another process, from long ago or twice: what cannot be verified is not believed once things are quiet."""
+    for where, name in trouble:
+        actions.insert(int(where * len(actions)), (name, None))
+
+    async def run() -> None:
+        async with world(buffer_steps=SHORT) as made:
+            newcomer = Reader()
+            async with made.following(newcomer):
+                made.readers.append(newcomer)
+                made.first.covered = newcomer.covered = False
+                await made.settle()
+                made.states.append(made.first.export())
+                await play(made, actions)
 
     asyncio.run(run())
 
@@ -262,16 +381,14 @@ async def test_after_a_loss_a_new_block_brings_back_the_prefix_it_stands_on() ->
         await made.settle()
         made.publisher.drop_frames(1)
         made.serve(Prompt((1, 1), 1, 0, CacheScope()))
-        made.publisher.forget_buffer()
-        made.covered = False
+        made.lose_the_past()
         made.serve(Prompt((1, 0), 1, 0, CacheScope()))
         await made.settle()
-        assert made.indexer.stats[made.key].lost == {"unreplayable": 1}
+        assert made.first.indexer.stats[made.first.key].lost == {"unreplayable": 1}
         hot = Prompt((0, 0, 0, 0, 1), 1, 0, CacheScope())
-        before = made.index.match_now({BLOCK: own_chain(pack_tokens(hot.tokens), "", "")}, [made.key])
+        before = made.matched(hot)
 
         made.serve(hot)
         await made.settle()
 
-        after = made.index.match_now({BLOCK: own_chain(pack_tokens(hot.tokens), "", "")}, [made.key])
-        assert (before[made.key].l0, after[made.key].l0) == (0, 5 * BLOCK)
+        assert (before, made.matched(hot)) == (0, 5 * BLOCK)

@@ -85,6 +85,38 @@ def test_a_publisher_that_never_removes_loses_its_oldest() -> None:
     assert 999 in ownership
 
 
+def test_an_exported_state_is_gone_on_from() -> None:
+    """With the same counts and nothing to tell an index; neither side sees what the other does later."""
+    ownership = Ownership(100)
+    ownership.add([1, 2, 2])
+    ownership.credit([3], thorough=False)
+    state = ownership.export()
+    ownership.remove(1)
+
+    other = Ownership(100, state)
+    other.remove(2)
+
+    assert [other.copies(block) for block in (1, 2, 3)] == [1, 1, 1]
+    assert not other.changed
+    assert (other.blocks(), other.exact) == ([1, 2, 3], False)
+    assert dict(state.copies) == {1: 1, 2: 2, 3: 1}
+    assert ownership.copies(2) == 2
+
+
+def test_a_state_beyond_the_bound_loses_its_oldest() -> None:
+    """The index, which was told of all of it, hears of what goes."""
+    bigger = Ownership(100)
+    bigger.add(range(50))
+
+    ownership = Ownership(20, bigger.export())
+    ownership.add([100])
+    changes = ownership.take_changes()
+
+    assert len(ownership) <= 20
+    assert {0, 1, 2} < set(changes.removed)
+    assert 49 in ownership
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(["add", "ensure", "remove", "clear", "take"]), st.integers(0, 5)), max_size=60)
 )

@@ -174,6 +174,36 @@ def test_placeholders_are_resolved_through_the_gpus_hashes(resolver: Resolver) -
         offloaded.adopt(BlockStored([98], None, b"", 0, "CPU"), resolver)
 
 
+def test_an_exported_state_is_gone_on_from(resolver: Resolver) -> None:
+    """What hashes mean, which group counts, and what is below a block; neither side sees what the other learns."""
+    first = resolver.resolve(store([11, 12], [1, 2, 3, 4]))
+    state = resolver.export()
+    resolver.resolve(store([14], [9, 9]))
+
+    other = Resolver(SECRET, SPACE, state)
+    second = other.resolve(store([13], [5, 6], parent=12))
+
+    assert [*first.blocks, *second.blocks] == own_chain([1, 2, 3, 4, 5, 6], 2)
+    assert list(other.ancestors(second.blocks[0])) == [second.blocks[0], *reversed(first.blocks)]
+    assert not other.follows_group(1)
+    assert other.block_size == 2
+    assert (other.own(14), resolver.own(13)) == (None, None)
+    assert len(state.own) == 2
+
+
+def test_the_bound_goes_with_the_state(resolver: Resolver) -> None:
+    """After a purge nothing is forgotten elsewhere either."""
+    count = 2 * SLACK
+    tokens = [token for block in range(count) for token in (block, block)]
+    resolver.resolve(store(list(range(1, count + 1)), tokens))
+    resolver.forget_unowned(set(resolver.ancestors(own_chain(tokens, 2)[-1])))
+
+    other = Resolver(SECRET, SPACE, resolver.export())
+    other.forget_unowned(set())
+
+    assert len(other) == count
+
+
 def test_it_is_bounded_and_never_forgets_what_is_owned(resolver: Resolver) -> None:
     """However much passes, old unowned entries go and owned ones stay with their ancestors' names."""
     owned = set(resolver.resolve(store([1], [1, 2])).blocks)

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.kv.sequence import Apply, Lost, Replay, Restarted, Sequence, Step
+from gateway.kv.sequence import (
+    AT_THE_BEGINNING,
+    REMEMBERED,
+    Apply,
+    Lost,
+    Replay,
+    Restarted,
+    Sequence,
+    SequenceState,
+    Step,
+)
 
 
 def at(last: int, *, replayable: bool = True) -> Sequence:
@@ -158,6 +168,26 @@ def test_a_replay_that_stops_short_goes_on_where_it_stopped() -> None:
         machine.replayed(2 * sequence + 1, b"x")
 
 
+def test_a_replay_with_a_hole_is_asked_for_again() -> None:
+    """From the last batch before the hole; what comes twice or too late changes nothing."""
+    machine = at(5)
+    machine.live(9, b"a9")
+    for sequence in (5, 6):
+        machine.replayed(sequence, b"a%d" % sequence)
+
+    assert machine.replayed(8, b"a8") == [Replay(6)]
+    assert "replaying from 6" in repr(machine)
+    assert machine.replayed(5, b"a5") == []
+    for sequence in (6, 7, 8):
+        machine.replayed(sequence, b"a%d" % sequence)
+    assert machine.replayed(7, b"a7") == []
+    assert machine.replayed(9, b"a9") == [Apply(9, b"a9")]
+    assert machine.replay_ended() == []
+
+    assert (machine.replayed(9, b"a9"), machine.replay_ended(), machine.replay_failed()) == ([], [], [])
+    assert (machine.last, machine.complete) == (9, True)
+
+
 def test_a_quiet_check_that_fails_costs_nothing() -> None:
     """A replay port that died is no reason to disbelieve a stream without gaps."""
     machine = at(5)
@@ -203,6 +233,146 @@ def test_waiting_batches_are_bounded() -> None:
         assert machine.live(sequence, b"a%d" % sequence) == []
 
     assert machine.replay_ended() == [Replay(0)]
+
+
+def test_what_began_with_the_first_batch_is_complete() -> None:
+    """By replay or live; and so is the history of a process that has published nothing."""
+    replayed, live, nothing = (Sequence(replayable=replayable) for replayable in (True, False, True))
+    replayed.connected()
+    replayed.replayed(0, b"a0")
+    live.connected()
+    live.live(0, b"a0")
+    nothing.connected()
+    before = nothing.complete
+    nothing.replay_ended()
+
+    assert (replayed.complete, live.complete, before, nothing.complete) == (True, True, False, True)
+
+
+def test_what_began_later_is_not_complete() -> None:
+    """A replay that no longer has the first batch, or a first live batch that is not the first."""
+    replayed, live, waiting = (Sequence(replayable=replayable) for replayable in (True, False, True))
+    replayed.connected()
+    replayed.replayed(3, b"a3")
+    replayed.replay_ended()
+    live.connected()
+    live.live(3, b"a3")
+    waiting.connected()
+    waiting.live(3, b"a3")
+    waiting.replay_ended()
+
+    assert (replayed.complete, live.complete, waiting.complete) == (False, False, False)
+
+
+@pytest.mark.parametrize("way", ["unreplayable", "unreadable", "replay_failed"])
+def test_a_loss_ends_completeness_until_a_new_process_begins(way: str) -> None:
+    """Nothing that comes later of the same process brings back what was lost."""
+    machine = at(5)
+    match way:
+        case "unreplayable":
+            machine.live(9, b"a9")
+            machine.replayed(8, b"a8")
+            machine.replayed(8, b"a8")
+            machine.replay_ended()
+        case "unreadable":
+            machine.unreadable()
+        case _:
+            machine.live(9, b"a9")
+            for _ in range(3):
+                machine.replay_failed()
+    lost = machine.complete
+    machine.restart_hinted()
+    assert machine.replayed(machine.last, b"other") == [Restarted(), Replay(0)]
+    restarted = machine.complete
+    machine.replayed(0, b"b0")
+
+    assert (at(5).complete, lost, restarted, machine.complete) == (True, False, False, True)
+
+
+def test_without_replay_a_gap_or_a_reconnection_ends_completeness() -> None:
+    """Until numbers begin at 0 again."""
+    gap, reconnected = at(5, replayable=False), at(5, replayable=False)
+    reconnected.connected()
+    told = [reconnected.complete]
+    reconnected.connected()
+    told.append(reconnected.complete)
+    for sequence in (8, 2, 0):
+        gap.live(sequence, b"x")
+        told.append(gap.complete)
+
+    assert told == [True, False, False, False, True]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_state_is_gone_on_from_when_its_last_batch_is_there(complete: bool) -> None:
+    """Live batches wait until then; completeness is as it was handed on."""
+    state = at(5).export()._replace(since=0 if complete else 3)
+    machine = Sequence(replayable=True, state=state)
+
+    assert (machine.last, machine.complete) == (5, complete)
+    assert machine.live(7, b"a7") == []
+    assert machine.connected() == [Replay(5)]
+    assert machine.doubtful
+    assert machine.replayed(5, b"a5") == []
+    assert machine.replayed(6, b"a6") == [Apply(6, b"a6")]
+    assert machine.replayed(7, b"a7") == [Apply(7, b"a7")]
+    assert machine.replay_ended() == []
+    assert machine.live(3, b"a3") == []
+    assert (machine.duplicates, machine.complete) == (1, complete)
+
+
+def test_a_state_older_than_the_buffer_is_lost() -> None:
+    """The replay begins later than the state ends: nothing of it is believed."""
+    machine = Sequence(replayable=True, state=at(5).export())
+    machine.connected()
+
+    assert machine.replayed(8, b"a8") == [Lost("unreplayable"), Apply(8, b"a8"), Replay(8)]
+    assert not machine.complete
+
+
+@pytest.mark.parametrize("replay", [[(5, b"b5")], [(None, b"")]])
+def test_a_state_of_another_process_is_found_out(replay: list[tuple[int | None, bytes]]) -> None:
+    """Other bytes under the last number, or nothing there yet."""
+    machine = Sequence(replayable=True, state=at(5).export())
+    machine.connected()
+    for sequence, payload in replay:
+        steps = machine.replay_ended() if sequence is None else machine.replayed(sequence, payload)
+
+    assert steps == [Restarted(), Replay(0)]
+    assert not machine.complete
+
+
+def test_a_state_that_nothing_can_verify_is_lost() -> None:
+    """Replays that fail, or none to be had: not a batch is applied on top of it, nor is it believed."""
+    failing = Sequence(replayable=True, state=at(5).export())
+    failing.connected()
+    steps = [failing.replay_failed() for _ in range(3)]
+    assert steps == [[Replay(5)], [Replay(5)], [Lost("replay_failed")]]
+
+    without = Sequence(replayable=False, state=at(5).export())
+    assert without.connected() == [Lost("reconnected")]
+    assert (failing.complete, without.complete) == (False, False)
+
+
+def test_a_state_of_nothing_is_a_beginning() -> None:
+    """Who had published nothing then may have done so since."""
+    state = at(-1).export()
+    assert state == SequenceState(since=0)
+
+    machine = Sequence(replayable=True, state=state)
+
+    assert not machine.complete
+    assert machine.connected() == [Replay(0)]
+    assert machine.replayed(4, b"a4") == [Apply(4, b"a4")]
+    assert not machine.complete
+
+
+def test_a_state_is_bounded() -> None:
+    """However long the history, it ends with the newest digests."""
+    state = at(REMEMBERED + 10).export()
+
+    assert len(state.recent) == REMEMBERED
+    assert state.recent[-1] == at(REMEMBERED + 10).export().recent[-1]
 
 
 @dataclass
@@ -252,8 +422,14 @@ def check_one_run(held: list[bytes]) -> None:
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
 
 
+def check_complete(machine: Sequence, held: list[bytes]) -> None:
+    """Whoever holds the first batch, and no hole, holds all."""
+    if held:
+        assert machine.complete == held[0].endswith(b":0")
+
+
 _ACTIONS = st.sampled_from(
-    ["publish", "publish", "publish", "drop", "restart", "late", "reply", "reply", "reply", "fail", "quiet"]
+    [*["publish", "reply"] * 3, "drop", "restart", "late", "fail", "give up", "quiet", "export", "resume"]
 )
 
 
@@ -263,12 +439,26 @@ _ACTIONS = st.sampled_from(
 def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
     replayable: bool, actions: list[str], buffer: int
 ) -> None:
-    """Losses, restarts and replays at any moment: what is held is a run of one process's batches, without
-    holes, and after a quiet time the newest run of the living process."""
+    """Losses, restarts, replays and states handed on at any moment: what is held is a run of one process's batches,
+    without holes, and after a quiet time the newest run of the living process. It is complete if it begins with the
+    first."""
     publisher, follower = _Publisher(buffer), _Follower()
     machine = Sequence(replayable=replayable)
     pipe: list[tuple[int, bytes]] = []  # live batches on their way
     connections = 1  # made, and not noticed yet
+    exported: tuple[SequenceState, list[bytes]] = (AT_THE_BEGINNING, [])
+
+    def export() -> None:
+        nonlocal exported
+        exported = machine.export(), list(follower.held)
+
+    def resume() -> None:
+        """Somebody else goes on from what was exported."""
+        nonlocal machine, connections
+        machine = Sequence(replayable=replayable, state=exported[0])
+        follower.held, follower.replay = list(exported[1]), []
+        pipe.clear()
+        connections = 1
 
     def deliver() -> None:
         """The next live batch; or, as a feed does it, all of them between a connection lost and made."""
@@ -289,6 +479,12 @@ def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
             steps = machine.replay_ended() if frame is None else machine.replayed(*frame)
             follower.take(steps, publisher)
 
+    def give_up() -> None:
+        """Nobody answers for long, and meanwhile something is published."""
+        for _ in range(3):
+            publish()
+            follower.take(machine.replay_failed(), publisher)
+
     def restart() -> None:
         nonlocal connections
         publisher.restart()
@@ -305,12 +501,16 @@ def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
         "restart": restart,
         "reply": reply,
         "fail": lambda: follower.take(machine.replay_failed(), publisher),
+        "give up": give_up,
         "quiet": lambda: follower.take(machine.quiet(), publisher),
+        "export": export,
+        "resume": resume,
     }
     for action in actions:
         do[action]()
         if not connections:  # until it is noticed, the batches of a new process may pass for the old one's
             check_one_run(follower.held)
+            check_complete(machine, follower.held)
 
     while connections:
         deliver()
@@ -324,3 +524,4 @@ def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
     assert not machine.replaying
     assert follower.held == publisher.sent[len(publisher.sent) - len(follower.held) :]
     assert follower.held
+    check_complete(machine, follower.held)

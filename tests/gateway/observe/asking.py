@@ -13,12 +13,14 @@ class Page(NamedTuple):
     body: str
 
 
-async def ask(app: Any, path: str, method: str = "GET", headers: dict[str, str] | None = None) -> Page:
+async def ask(
+    app: Any, path: str, method: str = "GET", headers: dict[str, str] | None = None, body: bytes = b""
+) -> Page:
     """One request, one answer."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)

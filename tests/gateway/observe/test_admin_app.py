@@ -38,3 +38,22 @@ async def test_the_token(sent: str | None, status: int) -> None:
 
     assert (await ask(app, "/status", headers=headers)).status == status
     assert (await ask(app, "/nowhere", headers=headers)).status == (401 if status == 401 else 404)
+    assert (await ask(app, "/drain", "POST", headers=headers)).status == (401 if status == 401 else 404)
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "token", "status", "message"),
+    [
+        ("/status", "GET", "t0", 401, "The admin token is missing or wrong."),
+        ("/nowhere", "GET", "", 404, "There is no /nowhere here."),
+        ("/status", "POST", "", 405, "/status takes GET."),
+        ("/orders", "GET", "", 404, "There is no /orders here."),
+    ],
+)
+async def test_errors_have_one_shape(path: str, method: str, token: str, status: int, message: str) -> None:
+    """OpenAI's, as on the public port. Without a desk there are no orders."""
+    page = await ask(admin_app(dict, list, token), path, method)
+
+    assert page.status == status
+    assert json.loads(page.body)["error"]["message"] == message
+    assert page.headers.get("allow") == ("GET" if status == 405 else None)

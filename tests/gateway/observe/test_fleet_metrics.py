@@ -6,6 +6,7 @@ from collections import Counter
 
 from prometheus_client import CollectorRegistry
 
+from gateway.fleet.inflight import InFlight
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.speeds import Speeds
 from gateway.kv.feed_stats import FeedStats
@@ -23,6 +24,8 @@ def test_replicas_feeds_and_index() -> None:
     index.begin(a.key, {Tier.L0: [1, 2, 3]})
     a.reported(LoadReport(waiting=4, kv_usage=0.5), 0.0)
     b.server.probe_missed("gone")
+    for ours, promised_s in ((True, 0.25), (False, 0.5)):
+        a.workload.dispatch(InFlight(promised_s, promised_s, 9, 1.0, True, 100.0, ours=ours), 100.0)
     feeds = {a.key: FeedStats(state=FeedState.SUSPECT, decoded=7, gaps=1, dropped=Counter(other_group=2), lag_s=0.25)}
     registry = CollectorRegistry()
     registry.register(
@@ -35,6 +38,9 @@ def test_replicas_feeds_and_index() -> None:
         return registry.get_sample_value(f"prefixway_{name}", labels)
 
     assert value("replica_up", replica="a") == 1
+    assert value("replica_inflight", replica="a") == 1
+    assert value("replica_decoding", replica="a") == 0
+    assert value("replica_promised_seconds", replica="a") == 0.75
     assert value("replica_trust", replica="a") == 0.5
     assert value("replica_waiting", replica="a") == 4
     assert value("replica_waiting", replica="b") is None

@@ -81,3 +81,32 @@ def test_a_stream_that_is_not_utf_8_gets_escapes() -> None:
         out.close()
 
         assert read.read() == "one\n\\u20ac\nthree\n"
+
+
+def test_processes_that_share_a_pipe_tear_no_line() -> None:
+    """Lines of both come out whole and in order, though the pipe is full all the time."""
+    reader, writer = os.pipe()
+    with (
+        os.fdopen(reader, "rb", buffering=0) as read,
+        os.fdopen(os.dup(writer), "w", encoding="utf-8") as one,
+        os.fdopen(writer, "w", encoding="utf-8") as two,
+    ):
+        expected = {letter: [f"{letter} {n} {'é' * (n % 300)}" for n in range(1000)] for letter in "ab"}
+        shared = [LineWriter(out, shared=True, close_timeout_s=30) for out in (one, two)]
+        for lines in zip(*expected.values()):
+            for writing, line in zip(shared, lines):
+                writing.write(line)
+
+        def close_both() -> None:
+            for writing in shared:
+                writing.close()
+
+        closing = threading.Thread(target=close_both)
+        closing.start()
+        data = b""
+        while len(data.splitlines()) < 2000 or not data.endswith(b"\n"):
+            data += read.read(5000)
+        closing.join()
+
+    told = data.decode().splitlines()
+    assert {letter: [line for line in told if line.startswith(letter)] for letter in "ab"} == expected

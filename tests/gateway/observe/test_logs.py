@@ -9,10 +9,10 @@ import sys
 from gateway.observe.logs import JsonFormatter
 
 
-def _line(**extra: object) -> dict[str, object]:
+def _line(always: dict[str, object] | None = None, **extra: object) -> dict[str, object]:
     record = logging.LogRecord("gateway.x", logging.WARNING, "f", 1, "replica %s\nis down", ("a",), None)
     record.__dict__.update(extra)
-    text = JsonFormatter().format(record)
+    text = JsonFormatter(always).format(record)
     assert "\n" not in text
     line: dict[str, object] = json.loads(text)
     return line
@@ -25,6 +25,11 @@ def test_a_record_is_one_line() -> None:
     assert (line["level"], line["logger"], line["message"]) == ("warning", "gateway.x", "replica a\nis down")
     assert line["urls"] == {"api": "http://x"}
     assert str(line["time"]).endswith("+00:00")
+
+
+def test_fields_of_every_line() -> None:
+    """One of several processes says which it is."""
+    assert _line({"worker": 2}, fields={"x": 1}).items() >= {"worker": 2, "x": 1}.items()
 
 
 def test_a_traceback_stays_in_its_line() -> None:

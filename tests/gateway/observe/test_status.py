@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from gateway.fleet.inflight import InFlight
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import parse_servers
 from gateway.fleet.speeds import Speeds
@@ -21,6 +22,8 @@ def _status(pool: ReplicaPool, stats: FeedStats | None = None) -> Status:
         lambda _: stats,
         Speeds(),
         strategy=lambda: "kv_aware",
+        shared=lambda: {"kind": "memory", "block_owners": 0},
+        orders=lambda: {"version": 3, "orders": []},
         tokenizers=lambda: {"tiny": "LocalEncoder"},
         ready=lambda: True,
         settings={"PREFIXWAY_API_KEYS": "***"},
@@ -39,6 +42,17 @@ def test_the_whole_gateway_is_json() -> None:
     assert page["replicas"][0]["events"]["block_sizes"] == {"l0": 16}
     assert (page["replicas"][0]["events"]["malformed_frames"], page["replicas"][0]["events"]["starts"]) == (2, 1)
     assert page["replicas"][0]["owned_blocks"] == {"l0": 0, "l1": 0, "l2": 0}
+
+
+def test_requests_are_counted_by_who_sent_them() -> None:
+    """From here, and elsewhere."""
+    pool = a_pool()
+    replica = next(pool.replicas)
+    for ours in (True, False, False):
+        replica.workload.dispatch(InFlight(0.1, 0.1, 9, 1.0, True, 100.0, ours=ours), 100.0)
+    page = _status(pool).replicas()[0]
+
+    assert (page["inflight"], page["inflight_elsewhere"], page["decoding"]) == (1, 2, 0)
 
 
 def test_a_server_that_never_answered_is_listed_with_its_fault() -> None:

@@ -7,21 +7,26 @@ from gateway.fleet.outcome import Outcome
 from gateway.fleet.speeds import Speeds
 from gateway.kv.routed import Routed
 from gateway.router.attempt import Attempt
+from gateway.router.dispatch_listener import DispatchListener, Nobody
 from gateway.usage import Usage
-from tests.gateway.examples import Clock, a_decision, a_pool
+from tests.gateway.examples import Clock, Told, a_decision, a_pool
 
 
-def _attempt(clock: Clock, routed: Routed, speeds: Speeds) -> Attempt:
+def _attempt(
+    clock: Clock, routed: Routed, speeds: Speeds, listener: DispatchListener | None = None, *, keep: bool = False
+) -> Attempt:
     pool = a_pool("a=http://a:1/base")
     (replica,) = pool.replicas
     return Attempt(
         a_decision(),
         replica,
         InFlight(0.2, 0.2, 1285, 3.0, True, clock.now),
-        routed.add(replica.key, {16: [1, 2, 3]}, now=clock.now),
+        [1, 2, 3],
+        block_size=16,
         routed=routed,
         speeds=speeds,
-        keep_routed=lambda: False,
+        keep_routed=lambda: keep,
+        listener=listener or Nobody(),
         clock=clock,
     )
 
@@ -66,3 +71,27 @@ def test_output_lengths_come_from_usage() -> None:
     attempt.end(Outcome.OK, usage=Usage(10, 1256, None))
 
     assert speeds.output_tokens == 256 + 0.02 * 1000
+
+
+def test_a_listener_is_told_once_and_in_order() -> None:
+    """However often the edge tells it."""
+    told = Told()
+    attempt = _attempt(Clock(), Routed(), Speeds(), told)
+    for _ in range(2):
+        attempt.first_byte()
+    for _ in range(2):
+        attempt.end(Outcome.BROKEN)
+    attempt.first_byte()
+
+    assert told.words == ["a 1285 16 [1, 2, 3]", "first byte", "ended"]
+
+
+def test_a_listener_is_told_what_is_kept() -> None:
+    """Only what was answered stays expected, and only for want of events."""
+    words = []
+    for keep, outcome in ((True, Outcome.OK), (True, Outcome.BROKEN), (False, Outcome.OK)):
+        told = Told()
+        _attempt(Clock(), Routed(), Speeds(), told, keep=keep).end(outcome)
+        words.append(told.words[-1])
+
+    assert words == ["kept", "ended", "ended"]

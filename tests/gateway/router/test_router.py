@@ -16,7 +16,7 @@ from gateway.kv.tiers import Tier, TierTokens
 from gateway.kv.trust import FeedState
 from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
 from gateway.prompt.inference_request import InferenceRequest
-from tests.gateway.examples import MODEL, SECRET, Clock, Events, a_pool, a_router
+from tests.gateway.examples import MODEL, SECRET, Clock, Events, Told, a_pool, a_router
 
 PROMPT = list(range(1000))
 
@@ -252,6 +252,21 @@ async def test_what_is_kept_is_bounded_by_the_replicas_capacity() -> None:
     assert router.decide(await router.prepare(_request())).expected_tokens == 160
 
 
+async def test_a_listener_hears_of_attempts_from_then_on() -> None:
+    """With the hashes of the whole prompt in the replica's block size; not of what was sent before."""
+    pool = a_pool("a=http://a:1")
+    router = a_router(pool)
+    before = router.attempt(await router.prepare(_request()))
+    told, other = Told(), list(range(2000, 2040))
+    router.listen(told)
+    attempt = router.attempt(await router.prepare(_request(other)))
+    attempt.first_byte()
+    attempt.end(Outcome.OK)
+    before.end(Outcome.OK)
+
+    assert told.words == [f"a 40 16 {_chain(16, prompt=other)}", "first byte", "kept"]
+
+
 async def test_names_and_fleets_that_do_not_fit() -> None:
     """Unknown model, unknown strategy."""
     router = a_router(a_pool())
@@ -271,3 +286,36 @@ async def test_an_unknown_prompt_is_routed_by_load_and_its_size() -> None:
 
     assert (decision.prompt_tokens, decision.prompt_reason) == (0, "no_tokenizer")
     assert decision.uncached_tokens == len(body) // 4
+
+
+async def test_another_strategy_can_be_used_and_the_configured_one_again() -> None:
+    """From the next request on; a request that was prepared under the old one is decided by it."""
+    router = a_router(a_pool(), strategy="round_robin")
+    prepared = await router.prepare(_request())
+    router.use_strategy("Least-Loaded")
+    ordered = router.decide(await router.prepare(_request())).strategy
+    before = router.decide(prepared).strategy
+    router.use_strategy(None)
+
+    assert (before, ordered) == ("round_robin", "least_loaded")
+    assert router.decide(await router.prepare(_request())).strategy == "round_robin"
+
+
+async def test_using_a_strategy_does_not_offer_it_to_clients() -> None:
+    """What a request may ask for by name stays as it was configured."""
+    pool = a_pool()
+    router = a_router(pool, strategy="round_robin", offered=("round_robin",))
+    router.use_strategy("kv_aware")
+
+    assert router.decide(await router.prepare(_request())).strategy == "kv_aware"
+    with pytest.raises(BadRequest, match="kv_aware is not offered here"):
+        await router.prepare(_request(), strategy="kv_aware")
+
+
+async def test_an_unknown_strategy_is_not_used() -> None:
+    """And nothing changes."""
+    router = a_router(a_pool(), strategy="round_robin")
+
+    with pytest.raises(ValueError, match="no strategy is named 'nope'"):
+        router.use_strategy("nope")
+    assert router.strategy == "round_robin"

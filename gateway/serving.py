@@ -1,0 +1,115 @@
+"""``prefixway serve``: one gateway; or a supervisor with several workers; or, started by that, one of the workers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import uvloop
+
+from gateway.app import Gateway
+from gateway.index_service import IndexService
+from gateway.observe.line_writer import LineWriter
+from gateway.observe.logs import configure_logging
+from gateway.settings import Settings
+from gateway.workers.channel import Channel, Order
+from gateway.workers.inheritance import Inheritance
+from gateway.workers.supervisor import Supervisor
+from gateway.workers.worker import Worker, clear_away
+
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(environ: Mapping[str, str], *, workers: int | None = None, worker: str | None = None) -> int:
+    """Serve until told to stop; the exit status. Raises ``SettingsError`` or ``OSError`` that says what is wrong.
+
+    ``workers`` goes before the setting; ``worker``: what this process inherits as one of several.
+    """
+    given = environ if workers is None else {**environ, "PREFIXWAY_WORKERS": str(workers)}
+    settings = Settings.from_env(given)
+    if worker is not None:
+        return _work(settings, Inheritance.parse(worker))
+    return _supervise(settings, given) if settings.workers > 1 else _serve_alone(settings)
+
+
+def index(environ: Mapping[str, str]) -> int:
+    """``prefixway index``: the indexer alone, until told to stop; the exit status. Raises as :func:`serve` does."""
+    settings = Settings.from_env(environ)
+
+    async def run() -> int:
+        service = IndexService(settings)
+        _spare_the_collector()
+        _on_signals(service.stop, *_STOPPING)
+        await service.run()
+        return 0
+
+    with _logging(settings):
+        return uvloop.run(run())
+
+
+def _serve_alone(settings: Settings) -> int:
+    async def run() -> int:
+        gateway = Gateway(settings)
+        _spare_the_collector()
+        _on_signals(gateway.stop, *_STOPPING)
+        await gateway.run()
+        return 0
+
+    with _logging(settings):
+        return uvloop.run(run())
+
+
+def _supervise(settings: Settings, environ: Mapping[str, str]) -> int:
+    async def run() -> int:
+        supervisor = Supervisor(settings, environ)
+        _on_signals(supervisor.stop, *_STOPPING)
+        _on_signals(supervisor.renew, signal.SIGHUP)
+        return await supervisor.run()
+
+    with _logging(settings, shared=True):
+        return uvloop.run(run())
+
+
+def _work(settings: Settings, inheritance: Inheritance) -> int:
+    async def run() -> int:
+        sockets = inheritance.listen_sockets()
+        side = [sockets.metrics.getsockname(), sockets.admin.getsockname()]
+        gateway = Gateway(settings, sockets=sockets)
+        _spare_the_collector()
+        worker = Worker(gateway, await Channel.open(inheritance.channel_end(), Order))
+        _on_signals(worker.leave, *_STOPPING)
+        await worker.run()
+        if worker.is_orphan:
+            clear_away(side)
+        return 0
+
+    with _logging(settings, shared=True, always={"worker": inheritance.slot, "pid": os.getpid()}):
+        return uvloop.run(run())
+
+
+def _on_signals(act: Callable[[], None], *numbers: signal.Signals) -> None:
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, act)
+
+
+@contextmanager
+def _logging(settings: Settings, *, shared: bool = False, always: Mapping[str, object] | None = None) -> Iterator[None]:
+    """Logs go to standard error inside the block. ``shared``: other processes' too."""
+    log = LineWriter(sys.stderr, shared=shared)
+    configure_logging(settings.log_level, log.write, always)
+    try:
+        yield
+    finally:
+        log.close()
+
+
+def _spare_the_collector() -> None:
+    """What is built at the start lives for ever, and requests leave few cycles: look for them seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

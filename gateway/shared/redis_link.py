@@ -1,0 +1,258 @@
+"""RedisLink: what this process asks of Redis, and what it may cost.
+
+Requests ``ask``: they wait at most a budget of milliseconds, and not at all while the breaker is open. Everything else
+``run``\\ s with a time-out, and shows by the way whether Redis is there. Both raise :class:`RedisUnavailable` and
+:class:`RedisRefused`, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.redis_url import RedisTarget
+from gateway.shared.link_breaker import LinkBreaker
+from gateway.shared.redis_clients import client_for
+from gateway.shared.redis_errors import RedisError, RedisRefused, RedisUnavailable
+from gateway.shared.script import Command, ScriptCall, words, words_with_text
+from gateway.shared.subscription import messages
+
+_log = logging.getLogger(__name__)
+
+_MOST_LOOKUPS = 64  # under way at once; more means that Redis does not keep up
+_PROBE_EVERY_S = 0.25
+_TELL_EVERY_S = 30.0
+_LOOP_TURNS = 3  # within which an answer that has arrived reaches the lookup's task
+_NO_LOGIN = ("NOAUTH", "WRONGPASS")
+
+
+def _ignore(_seconds: float) -> None: ...
+
+
+@dataclass(slots=True)
+class LinkStats:
+    """``lookups`` by outcome: ok, timeout, error, skipped (not sent: breaker open, or too many under way).
+
+    ``refused``: commands, lookups among them, by Redis's error code.
+    """
+
+    lookups: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    connections: int = 0  # made, in all
+    openings: int = 0  # of the breaker
+
+
+class RedisLink:
+    """Connects when it is first used. An unreachable Redis shows in calls, never in the constructor."""
+
+    def __init__(
+        self,
+        target: RedisTarget,
+        *,
+        clock: Callable[[], float],
+        budget_s: float = 0.005,
+        timeout_s: float = 1.0,
+        observe_lookup_s: Callable[[float], None] = _ignore,
+    ) -> None:
+        """``clock``: seconds, monotonic. ``observe_lookup_s`` is told how long each lookup took that was answered.
+
+        Raises ``SettingsError`` for TLS files that cannot be read.
+        """
+        self.stats = LinkStats()
+        self._shown = target.shown
+        self._client = client_for(target, timeout_s, self._connected)
+        self._clock = clock
+        self._budget_s = budget_s
+        self._timeout_s = timeout_s
+        self._observe_lookup_s = observe_lookup_s
+        self._breaker = LinkBreaker()
+        self._lookups: set[asyncio.Task[Any]] = set()
+        self._next_probe_s = float("-inf")
+        self._next_telling_s = float("-inf")
+        self._tells = False
+        self._closed = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether Redis answered when it was last asked, and soon enough for requests."""
+        return self._breaker.is_closed
+
+    async def ask(self, call: ScriptCall) -> Any:
+        """A lookup for a request: its answer within the budget, or :class:`RedisUnavailable`."""
+        outcome = "skipped"
+        try:
+            self._check_may_ask(call)
+            outcome = "error"
+            answer = await self._within_budget(self._start(call))
+            outcome = "ok"
+            return answer
+        except _OverBudget:
+            outcome = "timeout"
+            raise
+        finally:
+            self.stats.lookups[outcome] += 1
+
+    async def run(self, command: Command) -> Any:
+        """A command in the background; its reply is as Redis sends it."""
+        (reply,) = await self._watched([command])
+        if isinstance(reply, RedisRefused):
+            raise reply
+        return reply
+
+    async def run_all(self, commands: Sequence[Command]) -> list[Any]:
+        """Commands sent at once, not as a transaction. Their replies in order, a :class:`RedisRefused` for a refusal.
+
+        A script that Redis does not know yet runs after the other commands.
+        """
+        return await self._watched(commands)
+
+    async def publish(self, channel: str, payload: bytes) -> None:
+        """Tell all who are subscribed now."""
+        await self.run(("PUBLISH", channel, payload))
+
+    def subscribe(self, channel: str) -> AsyncGenerator[bytes, None]:
+        """What is published from now on. Raises :class:`RedisUnavailable` when the connection is lost."""
+        return messages(self._client, channel, self._timeout_s)
+
+    async def close(self) -> None:
+        """End what is under way. Nothing can be asked any more."""
+        self._closed = True
+        for task in self._lookups:
+            task.cancel()
+        if self._lookups:
+            await asyncio.wait(self._lookups)
+        await self._client.close()
+
+    # lookups
+
+    def _check_may_ask(self, call: ScriptCall) -> None:
+        if self._closed:
+            raise RedisUnavailable("the link is closed")
+        if not self._breaker.is_closed:
+            self._probe(call)
+            raise RedisUnavailable("not asked: it did not answer in time before")
+        if len(self._lookups) >= _MOST_LOOKUPS:
+            raise RedisUnavailable("not asked: too many lookups are under way")
+
+    def _probe(self, call: ScriptCall) -> None:
+        """Send a lookup that nobody awaits, now and then: by it shows best whether requests may ask again."""
+        now = self._clock()
+        if now >= self._next_probe_s and not self._lookups:
+            self._next_probe_s = now + _PROBE_EVERY_S
+            self._start(call)
+
+    def _start(self, call: ScriptCall) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(self._lookup(call))
+        self._lookups.add(task)
+        task.add_done_callback(self._lookup_ended)
+        return task
+
+    def _lookup_ended(self, task: asyncio.Task[Any]) -> None:
+        self._lookups.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: the request that asked may be long gone
+
+    async def _within_budget(self, task: asyncio.Task[Any]) -> Any:
+        """The lookup is not cancelled when its time is over.
+
+        That would cost its connection, and where a new one takes longer than the budget there would never be one.
+        """
+        began_s = self._clock()
+        await asyncio.wait((task,), timeout=self._budget_s)
+        for _ in range(_LOOP_TURNS):
+            if task.cancelled():
+                raise RedisUnavailable("the link is closed")
+            if task.done():
+                return task.result()
+            await asyncio.sleep(0)
+        if self._clock() - began_s < 2 * self._budget_s:  # else this process was late itself: no news of Redis
+            self._note(self._breaker.late, "lookups take too long")
+        raise _OverBudget("no answer within the budget")
+
+    async def _lookup(self, call: ScriptCall) -> Any:
+        began_s = self._clock()
+        try:
+            answer = await self._execute(call)
+        except RedisError as error:
+            self._count_refused([error])
+            self._learn(error)
+            raise
+        took_s = self._clock() - began_s
+        self._observe_lookup_s(took_s)
+        self._learn(answer, in_time=took_s <= self._budget_s)
+        return answer
+
+    async def _execute(self, call: ScriptCall) -> Any:
+        try:
+            return await self._client.execute(words(call))
+        except RedisRefused as error:
+            if error.code != "NOSCRIPT":
+                raise
+        return await self._client.execute(words_with_text(call))
+
+    # in the background
+
+    async def _watched(self, commands: Sequence[Command]) -> list[Any]:
+        if self._closed:
+            raise RedisUnavailable("the link is closed")
+        try:
+            replies = await self._execute_all(commands)
+        except RedisUnavailable as error:
+            self._learn(error)
+            raise
+        self._count_refused(replies)
+        self._learn(replies[0] if replies else None)
+        return replies
+
+    async def _execute_all(self, commands: Sequence[Command]) -> list[Any]:
+        replies = await self._client.pipeline([words(command) for command in commands])
+        again = {
+            at: words_with_text(command)
+            for at, (command, reply) in enumerate(zip(commands, replies))
+            if isinstance(reply, RedisRefused) and reply.code == "NOSCRIPT" and isinstance(command, ScriptCall)
+        }
+        if again:
+            for at, reply in zip(again, await self._client.pipeline(list(again.values()))):
+                replies[at] = reply
+        return replies
+
+    def _count_refused(self, replies: Sequence[object]) -> None:
+        self.stats.refused.update(reply.code for reply in replies if isinstance(reply, RedisRefused))
+
+    # the breaker
+
+    def _learn(self, reply: object, *, in_time: bool = False) -> None:
+        """What a reply, or the error in its place, says of Redis. A refusal is an answer, but for that of the login."""
+        if isinstance(reply, RedisUnavailable) or (isinstance(reply, RedisRefused) and reply.code in _NO_LOGIN):
+            self._note(self._breaker.unanswered, reply)
+        else:
+            self._note(self._breaker.in_time if in_time else self._breaker.answered)
+
+    def _note(self, note: Callable[[], None], why: object = "") -> None:
+        was_closed = self._breaker.is_closed
+        note()
+        if was_closed is not self._breaker.is_closed:
+            self._tell(is_up=not was_closed, why=why)
+
+    def _tell(self, *, is_up: bool, why: object) -> None:
+        """Log it, though not every time where the breaker opens and closes again and again."""
+        if not is_up:
+            self.stats.openings += 1
+            now = self._clock()
+            self._tells = now >= self._next_telling_s
+            if self._tells:
+                self._next_telling_s = now + _TELL_EVERY_S
+                _log.warning("redis %s: requests go on without it: %s", self._shown, why)
+        elif self._tells:
+            _log.info("redis %s: requests ask it again", self._shown)
+
+    def _connected(self) -> None:
+        self.stats.connections += 1
+
+
+class _OverBudget(RedisUnavailable):
+    pass

@@ -1,0 +1,45 @@
+"""How the gauges of several workers become one. Every gauge that the gateway shows is named here.
+
+What a worker counts of its own adds up; what all of them see of the same thing must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+Rule = Callable[[Sequence[float]], float]
+
+GAUGES: Mapping[str, Rule] = {
+    "prefixway_index_block_owners": max,
+    "prefixway_index_bytes": sum,
+    "prefixway_kv_event_lag_seconds": max,
+    "prefixway_load_peer_inflight": max,
+    "prefixway_load_peers": max,
+    "prefixway_members": max,
+    "prefixway_members_divergent": max,
+    "prefixway_orders": max,
+    "prefixway_prefill_calibration": fmean,
+    "prefixway_redis_up": min,
+    "prefixway_replica_breaker_open": max,
+    "prefixway_replica_decoding": sum,
+    "prefixway_replica_draining": max,
+    "prefixway_replica_inflight": sum,
+    "prefixway_replica_kv_usage": max,
+    "prefixway_replica_l0_blocks": max,
+    "prefixway_replica_promised_seconds": max,
+    "prefixway_replica_running": max,
+    "prefixway_replica_trust": max,
+    "prefixway_replica_up": max,
+    "prefixway_replica_waiting": max,
+    "prefixway_settings_unknown": max,
+    "prefixway_shared_index_foreign": max,
+    "prefixway_shared_index_replicas": max,
+    "prefixway_shared_index_unreadable": max,
+    "prefixway_shared_index_written": sum,
+}
+
+
+def one_of(name: str, values: Sequence[float]) -> float:
+    """The one value of a gauge that several workers told, at least one. Of an unknown gauge: the largest."""
+    return GAUGES.get(name, max)(values)

@@ -1,0 +1,58 @@
+"""One /replicas and one /status of several workers'. Pure: it takes pages that were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Page = Mapping[str, Any]
+
+_SUMMED = ("inflight", "decoding")  # what each worker counts of its own
+_TRUE_FOR_ANY = ("healthy", "draining")
+
+
+def merged_replicas(pages: Iterable[Sequence[Page]]) -> list[dict[str, Any]]:
+    """Each replica once, in the order of their first appearance.
+
+    Its own counts are summed over the workers; it is healthy or draining if any worker says so; the rest is told by
+    the worker whose word on its events is best, since not all of them may follow the events.
+    """
+    told: dict[str, list[Page]] = {}
+    for page in pages:
+        for replica in page:
+            told.setdefault(str(replica["id"]), []).append(replica)
+    return [_one_replica(entries) for entries in told.values()]
+
+
+def merged_status(pages: Sequence[Page]) -> dict[str, Any]:
+    """What the workers say together. ``strategy`` names all that are in force, should they differ."""
+    return {
+        "version": ", ".join(_distinct(pages, "version")),
+        "ready": any(page.get("ready") for page in pages),
+        "strategy": ", ".join(_distinct(pages, "strategy")),
+        "models": {name: kind for page in pages for name, kind in page.get("models", {}).items()},
+        "replicas": merged_replicas(page.get("replicas", ()) for page in pages),
+        "orders": next((page["orders"] for page in pages if "orders" in page), {}),
+    }
+
+
+def _one_replica(entries: Sequence[Page]) -> dict[str, Any]:
+    best: Page = max(entries, key=_knowledge)
+    merged = dict(best)
+    for name in _SUMMED:
+        if name in merged:
+            merged[name] = sum(entry.get(name, 0) for entry in entries)
+    for name in _TRUE_FOR_ANY:
+        if name in merged:
+            merged[name] = any(entry.get(name) for entry in entries)
+    return merged
+
+
+def _knowledge(entry: Page) -> tuple[bool, bool, float]:
+    """How much a worker knows of a replica, to compare."""
+    events = entry.get("events", {})
+    return bool(entry.get("healthy")), events.get("state", "off") != "off", events.get("trust", 0.0)
+
+
+def _distinct(pages: Iterable[Page], name: str) -> list[str]:
+    return list(dict.fromkeys(str(page[name]) for page in pages if name in page))

@@ -1,0 +1,62 @@
+"""One page of many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.workers.merged_status import merged_replicas, merged_status
+
+
+def replica(id_: str = "a", **fields: Any) -> dict[str, Any]:
+    told = {"id": id_, "healthy": True, "draining": False, "inflight": 1, "decoding": 1, "waiting": 3.0}
+    return told | {"events": {"state": "fresh", "trust": 1.0}} | fields
+
+
+def test_own_counts_are_summed_and_reports_are_not() -> None:
+    """What is in flight from each worker adds up; what the replica itself reports is told once."""
+    (merged,) = merged_replicas([[replica()], [replica(inflight=4)]])
+
+    assert (merged["inflight"], merged["decoding"], merged["waiting"]) == (5, 2, 3.0)
+
+
+def test_the_word_of_the_one_that_follows_the_events_counts() -> None:
+    """Not all workers do."""
+    deaf = replica(events={"state": "off"}, owned_blocks={"l0": 0})
+    late = replica(events={"state": "suspect", "trust": 0.5}, owned_blocks={"l0": 7})
+    fresh = replica(owned_blocks={"l0": 9})
+
+    assert merged_replicas([[deaf], [late], [fresh], [deaf]])[0]["owned_blocks"] == {"l0": 9}
+
+
+def test_any_worker_may_know_a_replica_better() -> None:
+    """Healthy if one reaches it; draining if one says so; listed if one has it, in order."""
+    down = {"id": "b", "url": "http://b", "healthy": False, "fault": "ConnectError"}
+    merged = merged_replicas([[replica(draining=True), down], [replica(), replica("b")], [replica("c")]])
+
+    assert [entry["id"] for entry in merged] == ["a", "b", "c"]
+    assert [entry["healthy"] for entry in merged] == [True, True, True]
+    assert merged[0]["draining"]
+    assert merged[1]["inflight"] == 1
+    assert merged_replicas([[down]]) == [down]
+
+
+def test_workers_that_differ_show_it() -> None:
+    """Each strategy in force is named once."""
+    pages: list[dict[str, Any]] = [
+        {"version": "1", "ready": False, "strategy": "kv_aware", "models": {"m": "X"}, "replicas": [replica()]},
+        {"version": "1", "ready": True, "strategy": "session", "models": {"n": "Y"}, "replicas": [replica()]},
+        {"version": "1", "ready": True, "strategy": "kv_aware", "orders": {"version": 3}},
+    ]
+    merged = merged_status(pages)
+
+    assert (merged["version"], merged["ready"], merged["strategy"]) == ("1", True, "kv_aware, session")
+    assert merged["models"] == {"m": "X", "n": "Y"}
+    assert merged["replicas"][0]["inflight"] == 2
+    assert merged["orders"] == {"version": 3}
+
+
+def test_no_page_at_all_is_a_page() -> None:
+    """Workers are starting."""
+    merged = merged_status([])
+
+    assert (merged["ready"], merged["replicas"], merged["orders"]) == (False, [], {})
