@@ -4,7 +4,7 @@
 
 Two gateways, one that follows the events and one that only reads, are processes of their own, and so are four simulated
 replicas, the load on both gateways, and a Valkey behind a proxy that spoils the way to it. Each trouble lasts
-``--seconds``, after as long without any; the rounds take turns. About two minutes a round.
+``--seconds``, after as long without any; the rounds take turns. About a minute and a half a round.
 
     asked       of both gateways while it lasts; failed: of all, also those before and after
     TTFT        to the first body byte, at the client, of both gateways: without trouble, then with it

@@ -82,6 +82,7 @@ class Together:
         self.process_id = secrets.token_hex(8)
         self._settings = settings
         self._kind: Kind = kind
+        self._leaving = False
         self._pool = pool
         self._routed = routed
         self._clock = clock
@@ -175,9 +176,15 @@ class Together:
         with suppress(RedisError, TimeoutError):
             async with asyncio.timeout(_FINISH_S):
                 if self._indexes:
+                    await self._say_so()
                     await self.succession.finish()
                 await self.members.leave(self.link)
         await self.link.close()
+
+    async def _say_so(self) -> None:
+        """Tell the others before anything is left to them: of those that leave at once each must know of the other."""
+        self._leaving = True
+        await self._heartbeat.beat()
 
     def status(self) -> dict[str, object]:
         """For /status."""
@@ -292,6 +299,8 @@ class Together:
         known = known_replicas(self.events) if self._indexes else {}
         return MemberRecord(
             self.process_id,
+            schema=self.keys.schema,
+            leaving=self._leaving,
             name=f"{socket.gethostname()}:{os.getpid()}",
             kind=self._kind,
             version=__version__,

@@ -125,7 +125,7 @@ class Status:
             "replays": stats.replays,
             "restarts": stats.restarts,
             "last_sequence": stats.last_sequence,
-            "complete": stats.complete,
+            "since": stats.since,
             "lag_s": stats.lag_s,
             "block_sizes": {tier.name.lower(): size for tier, size in stats.block_sizes.items()},
         }

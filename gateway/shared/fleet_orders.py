@@ -50,7 +50,7 @@ class FleetOrders:
         self.book.forget(forgotten)
         check_room(self.book, order)
         words = [word for old in forgotten for word in (old.field, old.head())]
-        keys = (self._keys.lasting("orders"), self._keys.lasting(f"order={order.id}"))
+        keys = (self._keys.fleet("orders"), self._keys.fleet(f"order={order.id}"))
         call = ScriptCall(
             _GIVE, keys, (order.field, order.id, order.content(), self.book.version, _ORDERS_S, _ID_S, *words)
         )
@@ -73,7 +73,7 @@ class FleetOrders:
 
     def command(self) -> ScriptCall:
         lacking = [word for order in self._lacking for word in (order.field, order.encode())]
-        return ScriptCall(_BEAT, (self._keys.lasting("orders"),), (self._token, self.book.version, _ORDERS_S, *lacking))
+        return ScriptCall(_BEAT, (self._keys.fleet("orders"),), (self._token, self.book.version, _ORDERS_S, *lacking))
 
     def answered(self, answer: Sequence[Any]) -> None:
         token, version, *rows = answer

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, Protocol
 
+from gateway.shared.fault_log import FaultLog
 from gateway.shared.redis_errors import RedisError
 from gateway.shared.redis_link import RedisLink
 from gateway.shared.script import Command
@@ -46,7 +48,7 @@ class Heartbeat:
         self._parts = parts
         self._interval_s = interval_s
         self._after = after
-        self._faults: dict[HeartbeatPart | None, str] = {}  # what was told last; None: of Redis itself
+        self._faults = {part: _fault_log(part) for part in (None, *parts)}  # None: of Redis itself
 
     async def run(self) -> None:
         """Beat until cancelled. May be run again after a failure."""
@@ -76,12 +78,12 @@ class Heartbeat:
             call()
 
     def _note(self, part: HeartbeatPart | None, fault: str) -> None:
-        """One line when something begins to fail, or fails in another way, or works again."""
-        if fault == self._faults.get(part, ""):
-            return
-        self._faults[part] = fault
-        name = "redis" if part is None else type(part).__name__
         if fault:
-            _log.warning("heartbeat: %s: %s", name, fault)
+            self._faults[part].failed(fault)
         else:
-            _log.info("heartbeat: %s: answered again", name)
+            self._faults[part].works()
+
+
+def _fault_log(part: HeartbeatPart | None) -> FaultLog:
+    name = "redis" if part is None else type(part).__name__
+    return FaultLog(_log, f"heartbeat: {name}", f"heartbeat: {name}: answered again", clock=monotonic)

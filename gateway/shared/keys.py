@@ -22,6 +22,7 @@ class Keys:
     """``prefix`` parts fleets that share a Redis."""
 
     def __init__(self, prefix: str = "pw", schema: int = SCHEMA) -> None:
+        self.schema = schema
         self._prefix = quote(prefix, _SAFE)
         self._base = f"{self._prefix}:v{schema}"
         self._replica_of = lru_cache(maxsize=4096)(self._name_replica)  # every look-up names them all
@@ -50,27 +51,33 @@ class Keys:
         """The same, of a replica that is known by its id alone."""
         return f"{self._replica_of(namespace, replica_id)}:writer"
 
+    # Of all processes whatever their schema: what lies there tells its format itself.
+
     def wanted(self, key: ReplicaKey) -> str:
         """Set while some process wants to take over what the writer knows of a replica."""
-        return f"{self._replica(key)}:wanted"
+        return f"{self._lasting_replica(key)}:wanted"
 
     def handover(self, key: ReplicaKey) -> str:
         """LIST: what a follower knows of a replica, in pieces, for another one to go on from."""
-        return f"{self._replica(key)}:handover"
+        return f"{self._lasting_replica(key)}:handover"
 
     def fleet(self, name: str) -> str:
-        """Of all processes of this schema: who they are."""
-        return f"{self._base}:{{fleet}}:{name}"
-
-    def lasting(self, name: str) -> str:
-        """Of all processes whatever their schema: orders, secret, load. What lies there tells its format itself."""
+        """Of the whole fleet: members, records, orders, secret, load."""
         return f"{self._prefix}:{{fleet}}:{name}"
 
+    def _lasting_replica(self, key: ReplicaKey) -> str:
+        return f"{self._prefix}:{_slot(key.namespace)}:r:{quote(key.replica_id, _SAFE)}"
+
     def _of(self, namespace: str) -> str:
-        return f"{self._base}:{{ns={quote(namespace, _SAFE)}}}"
+        return f"{self._base}:{_slot(namespace)}"
 
     def _replica(self, key: ReplicaKey) -> str:
         return self._replica_of(key.namespace, key.replica_id)
 
     def _name_replica(self, namespace: str, replica_id: str) -> str:
         return f"{self._of(namespace)}:r:{quote(replica_id, _SAFE)}"
+
+
+def _slot(namespace: str) -> str:
+    """What keeps all keys of a namespace on one server of a cluster."""
+    return f"{{ns={quote(namespace, _SAFE)}}}"

@@ -20,6 +20,8 @@ class MemberRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     strategy: str = ""  # in force
     orders_version: int = -1
     secret_id: str = ""
+    schema: int = 0  # of the keys it writes
+    leaving: bool = False  # it is about to end
     replicas: dict[int, int] = {}  # knowledge of those it can follow, by replica_number
 
     def encode(self) -> bytes:

@@ -76,14 +76,23 @@ class Members:
     # who knows a replica
 
     def rivals(self, key: ReplicaKey) -> int:
-        """The most ``knowledge`` that any other process has of a replica; -1: none can follow it."""
+        """The most ``knowledge`` that another process has of a replica that can take its writing over; -1: none can.
+
+        It writes keys of the same schema, and stays.
+        """
+        number = replica_number(key)
+        return max((record.replicas.get(number, -1) for record in self._equals()), default=-1)
+
+    def best_known(self, key: ReplicaKey) -> int:
+        """The most ``knowledge`` that any other process has, whatever it is; -1: none."""
         number = replica_number(key)
         return max((record.replicas.get(number, -1) for record in self.others.values()), default=-1)
 
     def can_follow(self, key: ReplicaKey) -> list[str]:
         """The processes that can, this one included."""
         number = replica_number(key)
-        return [record.process_id for record in self._all() if number in record.replicas]
+        able = [record.process_id for record in self._equals() if number in record.replicas]
+        return [self.mine.process_id, *able] if number in self.mine.replicas and not self.mine.leaving else able
 
     def followers(self, key: ReplicaKey, count: int = 2) -> list[str]:
         """Which of them should: the ``count`` first by rendezvous hashing.
@@ -94,9 +103,9 @@ class Members:
         able = self.can_follow(key)
         return sorted(able, key=lambda id_: xxh3_64_intdigest(f"{id_}/{replica}".encode()), reverse=True)[:count]
 
-    def _all(self) -> Iterator[MemberRecord]:
-        yield self.mine
-        yield from self.others.values()
+    def _equals(self) -> Iterator[MemberRecord]:
+        """The others that can stand in for this process."""
+        return (record for record in self.others.values() if record.schema == self.mine.schema and not record.leaving)
 
     # beats
 

@@ -66,7 +66,7 @@ class PeerLoad:
         two syncs, the same for the whole fleet; whoever misses three is gone.
         """
         self._link = link
-        self._channel = keys.lasting("load")
+        self._channel = keys.fleet("load")
         self._clock = clock
         self._sync_s = sync_s
         self._news = asyncio.Event()

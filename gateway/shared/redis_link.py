@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.redis_url import RedisTarget
+from gateway.shared.fault_log import FaultLog
 from gateway.shared.link_breaker import LinkBreaker
 from gateway.shared.redis_clients import client_for
 from gateway.shared.redis_errors import RedisError, RedisRefused, RedisUnavailable
@@ -25,7 +26,6 @@ _log = logging.getLogger(__name__)
 
 _MOST_LOOKUPS = 64  # under way at once; more means that Redis does not keep up
 _PROBE_EVERY_S = 0.25
-_TELL_EVERY_S = 30.0
 _LOOP_TURNS = 3  # within which an answer that has arrived reaches the lookup's task
 _NO_LOGIN = ("NOAUTH", "WRONGPASS")
 
@@ -63,7 +63,6 @@ class RedisLink:
         Raises ``SettingsError`` for TLS files that cannot be read.
         """
         self.stats = LinkStats()
-        self._shown = target.shown
         self._client = client_for(target, timeout_s, self._connected)
         self._clock = clock
         self._budget_s = budget_s
@@ -72,8 +71,12 @@ class RedisLink:
         self._breaker = LinkBreaker()
         self._lookups: set[asyncio.Task[Any]] = set()
         self._next_probe_s = float("-inf")
-        self._next_telling_s = float("-inf")
-        self._tells = False
+        self._faults = FaultLog(
+            _log,
+            f"redis {target.shown}: requests go on without it",
+            f"redis {target.shown}: requests ask it again",
+            clock=clock,
+        )
         self._closed = False
 
     @property
@@ -83,13 +86,18 @@ class RedisLink:
 
     async def ask(self, call: ScriptCall) -> Any:
         """A lookup for a request: its answer within the budget, or :class:`RedisUnavailable`."""
+        (answer,) = await self.ask_all((call,))
+        return answer
+
+    async def ask_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """The same of several, sent at once: all answers within the budget. They count as one lookup."""
         outcome = "skipped"
         try:
-            self._check_may_ask(call)
+            self._check_may_ask(calls)
             outcome = "error"
-            answer = await self._within_budget(self._start(call))
+            answers: list[Any] = await self._within_budget(self._start(calls))
             outcome = "ok"
-            return answer
+            return answers
         except _OverBudget:
             outcome = "timeout"
             raise
@@ -129,24 +137,24 @@ class RedisLink:
 
     # lookups
 
-    def _check_may_ask(self, call: ScriptCall) -> None:
+    def _check_may_ask(self, calls: Sequence[ScriptCall]) -> None:
         if self._closed:
             raise RedisUnavailable("the link is closed")
         if not self._breaker.is_closed:
-            self._probe(call)
+            self._probe(calls)
             raise RedisUnavailable("not asked: it did not answer in time before")
         if len(self._lookups) >= _MOST_LOOKUPS:
             raise RedisUnavailable("not asked: too many lookups are under way")
 
-    def _probe(self, call: ScriptCall) -> None:
+    def _probe(self, calls: Sequence[ScriptCall]) -> None:
         """Send a lookup that nobody awaits, now and then: by it shows best whether requests may ask again."""
         now = self._clock()
         if now >= self._next_probe_s and not self._lookups:
             self._next_probe_s = now + _PROBE_EVERY_S
-            self._start(call)
+            self._start(calls)
 
-    def _start(self, call: ScriptCall) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(self._lookup(call))
+    def _start(self, calls: Sequence[ScriptCall]) -> asyncio.Task[list[Any]]:
+        task = asyncio.get_running_loop().create_task(self._lookup(calls))
         self._lookups.add(task)
         task.add_done_callback(self._lookup_ended)
         return task
@@ -173,18 +181,27 @@ class RedisLink:
             self._note(self._breaker.late, "lookups take too long")
         raise _OverBudget("no answer within the budget")
 
-    async def _lookup(self, call: ScriptCall) -> Any:
+    async def _lookup(self, calls: Sequence[ScriptCall]) -> list[Any]:
         began_s = self._clock()
         try:
-            answer = await self._execute(call)
+            answers = await self._execute_lookup(calls)
         except RedisError as error:
             self._count_refused([error])
             self._learn(error)
             raise
         took_s = self._clock() - began_s
         self._observe_lookup_s(took_s)
-        self._learn(answer, in_time=took_s <= self._budget_s)
-        return answer
+        self._learn(answers, in_time=took_s <= self._budget_s)
+        return answers
+
+    async def _execute_lookup(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        if len(calls) == 1:
+            return [await self._execute(calls[0])]
+        answers = await self._execute_all(calls)
+        for answer in answers:
+            if isinstance(answer, RedisRefused):
+                raise answer
+        return answers
 
     async def _execute(self, call: ScriptCall) -> Any:
         try:
@@ -235,20 +252,11 @@ class RedisLink:
     def _note(self, note: Callable[[], None], why: object = "") -> None:
         was_closed = self._breaker.is_closed
         note()
-        if was_closed is not self._breaker.is_closed:
-            self._tell(is_up=not was_closed, why=why)
-
-    def _tell(self, *, is_up: bool, why: object) -> None:
-        """Log it, though not every time where the breaker opens and closes again and again."""
-        if not is_up:
-            self.stats.openings += 1
-            now = self._clock()
-            self._tells = now >= self._next_telling_s
-            if self._tells:
-                self._next_telling_s = now + _TELL_EVERY_S
-                _log.warning("redis %s: requests go on without it: %s", self._shown, why)
-        elif self._tells:
-            _log.info("redis %s: requests ask it again", self._shown)
+        if self._breaker.is_closed:
+            self._faults.works()
+            return
+        self.stats.openings += was_closed
+        self._faults.failed(why or "answers, but not in time")
 
     def _connected(self) -> None:
         self.stats.connections += 1

@@ -15,16 +15,18 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Protocol
 
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.tiers import Tier
+from gateway.shared.fault_log import FaultLog
 from gateway.shared.keys import Keys
 from gateway.shared.redis_errors import RedisError, RedisRefused, RedisUnavailable
 from gateway.shared.registry import Details
 from gateway.shared.script import Command
 from gateway.shared.writer_lock import LOCK_S, WriterLock, renewal
-from gateway.shared.written_replica import Owned, Written, WrittenReplica, is_intact
+from gateway.shared.written_replica import Owned, Written, WrittenReplica, is_intact, portions
 
 _LOGGER = logging.getLogger(__name__)
 #: Between two pipelines: what happens meanwhile is written together.
@@ -33,6 +35,8 @@ _FLUSH_S = 0.015
 _RETRY_S = 0.25
 #: Redis's word where something else lies in a set's place: it is lost.
 _NO_SET = "WRONGTYPE"
+#: Blocks after which what is pending of further replicas waits for the next round: a fifth of a second.
+_BLOCKS_PER_ROUND = 30_000
 #: Pipelines of one snapshot between two looks at everything else.
 _SNAPSHOT_PIECES = 4
 
@@ -56,12 +60,12 @@ class WriterStats:
 
 
 class _Opening:
-    """A new epoch on its way: pushed piece by piece, then registered."""
+    """A new epoch on its way: its snapshot is taken when its turn comes, pushed piece by piece, then registered."""
 
-    def __init__(self, epoch: int, why: str, commands: Iterator[list[Command]]) -> None:
+    def __init__(self, epoch: int, why: str) -> None:
         self.epoch = epoch
         self.why = why
-        self.commands = commands
+        self.commands: Iterator[list[Command]] | None = None
         self.piece: list[Command] = []  # the one that may have to be sent again
 
 
@@ -95,6 +99,8 @@ class RedisWriter:
         self._claims: dict[tuple[str, str], str] = {}  # why
         self._openings: dict[tuple[str, str], _Opening] = {}
         self._leaving: list[tuple[WrittenReplica, bool]] = []
+        self._stale_sets: list[str] = []
+        self._evicted = FaultLog(_LOGGER, "redis loses what is written", "redis keeps what is written", clock=monotonic)
         self._wanted: set[ReplicaKey] = set()
         self._wake = asyncio.Event()
         self._renew_at = 0.0
@@ -158,6 +164,8 @@ class RedisWriter:
         replica = self._taking(key)
         if replica is not None:
             replica.apply(tier, stored, removed)
+            if replica.is_overdue:
+                self._outdate(_identity(key), "backlog")
             self._wake.set()
 
     def clear(self, key: ReplicaKey, tier: Tier) -> None:
@@ -172,6 +180,7 @@ class RedisWriter:
         replica = self._replicas.setdefault(identity, WrittenReplica(key))
         replica.key = key
         if replica.epoch or identity in self._openings:
+            self._void(replica)  # which a server that is out of memory does, too
             self._outdate(identity, "engine")
 
     def drop(self, key: ReplicaKey) -> None:
@@ -188,7 +197,9 @@ class RedisWriter:
         replica = self._replicas.get(identity)
         if replica is None or replica.key != key:
             return None
-        return replica if replica.epoch or identity in self._openings else None
+        opening = self._openings.get(identity)
+        is_taken = self._is_open(replica) if opening is None else opening.commands is not None
+        return replica if is_taken else None
 
     def _outdate(self, identity: tuple[str, str], why: str) -> None:
         """A new epoch is due. The one in force is written no more."""
@@ -197,6 +208,18 @@ class RedisWriter:
             self._openings.pop(identity, None)
             self._claims[identity] = why
             self._wake.set()
+            if why == "lost" and replica.lost(asyncio.get_running_loop().time()):
+                self._withdraw(replica)
+
+    def _withdraw(self, replica: WrittenReplica) -> None:
+        """It is lost again and again, and written later: until then nobody is to believe what is left."""
+        self._evicted.failed("again and again: is it set to evict keys when its memory is full?")
+        self._void(replica)
+
+    def _void(self, replica: WrittenReplica) -> None:
+        """What is in force is not to be read any more, however long the new epoch takes."""
+        if replica.epoch:
+            self._stale_sets += replica.old_sets(self._keys, replica.epoch)
 
     def _abandon(self, identity: tuple[str, str], *, forget: bool) -> None:
         replica = self._replicas.get(identity)
@@ -213,18 +236,22 @@ class RedisWriter:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        told = ""
+        faults = FaultLog(
+            _LOGGER,
+            "the index cannot be written",
+            "the index is written again",
+            clock=asyncio.get_running_loop().time,
+        )
         while True:
             await self._rest()
             try:
                 await self.round()
-                told = ""
             except RedisError as error:
-                if str(error) != told:
-                    told = str(error)
-                    _LOGGER.warning("the index cannot be written: %s", error)
+                faults.failed(error)
                 await asyncio.sleep(_RETRY_S)
                 self._wake.set()
+            else:
+                faults.works()
 
     async def _rest(self) -> None:
         """Until something is to be done, and long enough for more to come together."""
@@ -263,6 +290,7 @@ class RedisWriter:
         await self._leave()
 
     async def _renew(self) -> None:
+        await self._keep_openings()
         replicas = [replica for replica in self._replicas.values() if replica.epoch]
         expected = [replica.sizes() for replica in replicas]
         epochs = [replica.epoch for replica in replicas]
@@ -276,13 +304,25 @@ class RedisWriter:
             held, wanted, members = renewal(answer)
             if not held:
                 self._lost(replica)
-            elif not all(map(is_intact, sizes, members)):
+            elif self._is_open(replica) and not all(map(is_intact, sizes, members)):
                 self._outdate(_identity(replica.key), "lost")
             if wanted:
                 self._wanted.add(replica.key)
 
+    async def _keep_openings(self) -> None:
+        """Those that wait for their turn keep their locks."""
+        openings = [(self._replicas[identity], opening) for identity, opening in self._openings.items()]
+        answers = await self._run_all([self._lock(replica).keep() for replica, _ in openings])
+        for (replica, opening), answer in zip(openings, answers):
+            if isinstance(answer, RedisRefused):
+                self._refused(replica, answer)
+            elif self._openings.get(_identity(replica.key)) is opening and not renewal(answer).held:
+                self._lost(replica)
+
     def _lost(self, replica: WrittenReplica) -> None:
         """Another process writes now, or Redis forgot: whoever claims it next finds out."""
+        if self._replicas.get(_identity(replica.key)) is not replica:
+            return  # it left meanwhile
         self.stats.locks_lost += 1
         replica.epoch = 0
         self._openings.pop(_identity(replica.key), None)
@@ -297,10 +337,14 @@ class RedisWriter:
                 commands.append(("UNLINK", *replica.old_sets(self._keys, replica.epoch)))
             await self._run_all(commands)
             self._leaving.pop(0)
+        stale = list(self._stale_sets)
+        await self._run_all([("UNLINK", name) for name in stale])
+        del self._stale_sets[: len(stale)]
 
     async def _acquire(self) -> None:
         """Take what is claimed, and get new epochs."""
-        claims = [(identity, why) for identity, why in self._claims.items() if identity in self._replicas]
+        now = asyncio.get_running_loop().time()
+        claims = [(identity, why) for identity, why in self._claims.items() if self._may_open(identity, now)]
         answers = await self._run_all([self._lock(self._replicas[identity]).acquire() for identity, _ in claims])
         for (identity, why), answer in zip(claims, answers):
             if isinstance(answer, RedisRefused):
@@ -312,21 +356,32 @@ class RedisWriter:
             if answer is None:
                 self._replicas[identity].epoch = 0  # another process writes
                 continue
-            replica, epoch = self._replicas[identity], int(answer)
-            commands = replica.snapshot(self._keys, epoch, self._owned(replica.key))
-            self._openings[identity] = _Opening(epoch, why, commands)
+            self._openings[identity] = _Opening(int(answer), why)
 
     async def _push(self) -> None:
-        """Some pieces of each snapshot on its way; register those that are through."""
+        """Some pieces of each snapshot on its way, until locks are to be renewed. Who was not through waits in line."""
         for identity, opening in list(self._openings.items()):
-            for _ in range(_SNAPSHOT_PIECES):
-                opening.piece = opening.piece or next(opening.commands, [])
-                if not opening.piece:
-                    await self._register(identity, opening)
-                    break
-                if not await self._send(identity, opening):
-                    break
+            await self._push_pieces(identity, opening)
+            if self._openings.get(identity) is opening:
+                self._openings[identity] = self._openings.pop(identity)
             self._wake.set()
+            if asyncio.get_running_loop().time() >= self._renew_at:
+                return
+
+    async def _push_pieces(self, identity: tuple[str, str], opening: _Opening) -> None:
+        """Register it when it is through."""
+        for _ in range(_SNAPSHOT_PIECES):
+            if self._openings.get(identity) is not opening:
+                return  # it left, or restarted, while another one was pushed
+            if opening.commands is None:
+                replica = self._replicas[identity]
+                opening.commands = replica.snapshot(self._keys, opening.epoch, self._owned(replica.key))
+            opening.piece = opening.piece or next(opening.commands, [])
+            if not opening.piece:
+                await self._register(identity, opening)
+                return
+            if not await self._send(identity, opening):
+                return
 
     async def _send(self, identity: tuple[str, str], opening: _Opening) -> bool:
         """One piece, and the lock kept meanwhile. Whether it is still ours."""
@@ -356,7 +411,8 @@ class RedisWriter:
             return
         replica.epoch, replica.details_due = opening.epoch, False
         self.stats.epochs[opening.why] += 1
-        if old := int(before):
+        old = int(before)
+        if old not in (0, opening.epoch):  # the same: it was told already, and the answer lost
             await self._run_all([("UNLINK", *replica.old_sets(self._keys, old))])
 
     async def _tell(self) -> None:
@@ -382,13 +438,18 @@ class RedisWriter:
 
     async def _flush(self) -> None:
         written: list[tuple[WrittenReplica, Written]] = []
+        blocks = 0
         for replica in self._replicas.values():
             if replica.changed and self._is_open(replica):
+                if blocks > _BLOCKS_PER_ROUND:
+                    self._wake.set()
+                    break
+                blocks += replica.pending
                 storage = self._storage(replica.key.namespace)
                 written += [(replica, each) for each in replica.write(self._keys, storage)]
         commands = [command for _, each in written for command in each.commands]
         try:
-            answers = iter(await self._run_all(commands))
+            answers = iter([answer for some in portions(commands) for answer in await self._run_all(some)])
         except RedisUnavailable:
             for replica, each in written:
                 replica.put_back([each])
@@ -406,6 +467,10 @@ class RedisWriter:
         self.stats.blocks_written += len(written.batch.stored) + len(written.batch.removed)
         if not is_intact(written.size, answers[-1]):
             self._outdate(_identity(replica.key), "lost")
+
+    def _may_open(self, identity: tuple[str, str], now: float) -> bool:
+        replica = self._replicas.get(identity)
+        return replica is not None and replica.reopens_s <= now
 
     def _is_open(self, replica: WrittenReplica) -> bool:
         """Whether there is an epoch in force that no other one is to replace."""

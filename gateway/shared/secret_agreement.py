@@ -29,7 +29,7 @@ class SecretAgreement:
 
     def __init__(self, secret: HashSecret, keys: Keys) -> None:
         self._secret = secret
-        self._key = keys.lasting("secret")
+        self._key = keys.fleet("secret")
         self._created_ms: int | None = None
 
     @property

@@ -102,9 +102,9 @@ class Succession:
 
     async def finish(self) -> None:
         """A planned stop: leave behind what nobody else knows, and all locks. Raises ``RedisError``."""
-        for key in self._writer.written:
-            stats = self._following.stats(key)
-            if stats is not None and self._members.rivals(key) < history(stats.since):  # its feed has ended by now
+        for key, stats in self._following.feeds.items():
+            mine = history(stats.since)  # its feed has ended by now
+            if mine > max(UNSURE, self._members.rivals(key)):
                 await self._hand_over(key, LEFT_BEHIND_S)
         await self._writer.finish()
 
@@ -184,7 +184,7 @@ class Succession:
             return
         stamps = await self._handover.ask([self._handover.stamp(key) for key in partial])
         for key, stamp in zip(partial, stamps):
-            can_ask = self._members.rivals(key) > partial[key] and self._rounds >= self._ask_again.get(key, 0)
+            can_ask = self._members.best_known(key) > partial[key] and self._rounds >= self._ask_again.get(key, 0)
             is_stale = can_ask and stamp == self._stale.setdefault(key, stamp)
             if isinstance(stamp, bytes) and not is_stale and self._tried.get(key) != stamp:
                 self._tried[key] = stamp

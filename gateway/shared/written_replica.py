@@ -22,6 +22,14 @@ _SENTINEL = b"@"
 _MEMBERS_PER_COMMAND = 2_000
 #: Commands of a snapshot in one pipeline.
 _COMMANDS_PER_PIPELINE = 8
+#: Words of several commands in one pipeline, at most: it must be answered within the time-out.
+_WORDS_PER_PIPELINE = _MEMBERS_PER_COMMAND * _COMMANDS_PER_PIPELINE
+#: Blocks that may always be pending.
+_OVERDUE_FROM = 10_000
+
+#: Between two losses that have nothing to do with each other.
+_FORGIVEN_S = 60.0
+_LONGEST_PAUSE_S = 60.0
 
 Owned = Mapping[Tier, Collection[int]]
 
@@ -36,13 +44,15 @@ class Written(NamedTuple):
 
 
 class WrittenReplica:
-    """``epoch`` 0: this process does not write it. ``due``: why a new epoch must be opened, or nothing."""
+    """``epoch`` 0: this process does not write it. Times are the event loop's."""
 
     def __init__(self, key: ReplicaKey) -> None:
         self.key = key
         self.epoch = 0
-        self.due = ""
         self.details_due = False
+        self.reopens_s = float("-inf")  # when a new epoch may be opened
+        self._lost_s = float("-inf")
+        self._pause_s = 0.0
         self._pending: dict[Tier, PendingChanges] = {}
         self._sizes: dict[Tier, int] = {}  # members that each set has once all that is pending is written
 
@@ -58,6 +68,16 @@ class WrittenReplica:
     def changed(self) -> bool:
         """Whether anything is to be written."""
         return any(self._pending.values())
+
+    @property
+    def pending(self) -> int:
+        """Blocks that are to be written."""
+        return sum(map(len, self._pending.values()))
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether so much is pending that a snapshot is less: what came and went during an outage piles up."""
+        return self.pending > _OVERDUE_FROM + sum(self._sizes.values())
 
     # What happens to the replica
 
@@ -81,6 +101,17 @@ class WrittenReplica:
             self._sizes[tier] = 1
             self.details_due = True
 
+    def lost(self, now: float) -> float:
+        """Redis lost something of it. Returns how long to wait before it is written anew: longer each time.
+
+        A server that evicts keys for want of memory would be filled again and again.
+        """
+        again = now - self._lost_s < _FORGIVEN_S
+        self._pause_s = min(_LONGEST_PAUSE_S, max(1.0, 2 * self._pause_s)) if again else 0.0
+        self._lost_s = now
+        self.reopens_s = now + self._pause_s
+        return self._pause_s
+
     # An epoch of its own
 
     def snapshot(self, keys: Keys, epoch: int, owned: Owned) -> Iterator[list[Command]]:
@@ -96,8 +127,9 @@ class WrittenReplica:
             name = keys.blocks(self.key, epoch, tier)
             yield [("SADD", name, _SENTINEL), ("EXPIRE", name, ENTRY_S)]
             commands: list[Command] = [("SADD", name, *piece) for piece in pieces(held)]
-            for at in range(0, len(commands), _COMMANDS_PER_PIPELINE):
-                yield commands[at : at + _COMMANDS_PER_PIPELINE]
+            step = _COMMANDS_PER_PIPELINE - 1  # and one that keeps the set while the rest is on its way
+            for at in range(0, len(commands), step):
+                yield [*commands[at : at + step], ("EXPIRE", name, ENTRY_S)]
 
     def old_sets(self, keys: Keys, epoch: int) -> list[str]:
         """The sets of an epoch that is over."""
@@ -140,6 +172,20 @@ def pieces(blocks: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     """As many as one command may have."""
     for at in range(0, len(blocks), _MEMBERS_PER_COMMAND):
         yield blocks[at : at + _MEMBERS_PER_COMMAND]
+
+
+def portions(commands: Iterable[Command]) -> Iterator[list[Command]]:
+    """As many as one pipeline may have."""
+    portion: list[Command] = []
+    words = 0
+    for command in commands:
+        if portion and words + len(command) > _WORDS_PER_PIPELINE:
+            yield portion
+            portion, words = [], 0
+        portion.append(command)
+        words += len(command)
+    if portion:
+        yield portion
 
 
 def _commands(name: str, batch: Batch, others: Sequence[str]) -> list[Command]:

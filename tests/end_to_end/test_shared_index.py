@@ -86,14 +86,16 @@ async def test_indexers_outside_write_and_gateways_read() -> None:
         async with talk.going_on():
             await eventually(lambda: len(talk.answers) > 100)
         await settle(house)
-        answers = [await house.complete(number, PROMPT) for number in (0, 1, 0)]
+        await house.complete(0, PROMPT)
+        await settle(house)
+        answers = [await house.complete(number, PROMPT) for number in (0, 1)]
 
         assert not talk.errors
         assert [together(indexer).members.mine.kind for indexer in house.indexers] == ["indexer"] * 2
         written = [key for indexer in house.indexers for key in together(indexer).writer.written]
         assert sorted(key.server_id for key in written) == ["a", "b", "c"]
         assert not any(together(gateway).writer.written for gateway in house.gateways)
-        assert matched(answers[2]) == cached(answers[2])
+        assert all(matched(answer) == cached(answer) > 0 for answer in answers)
 
 
 @pytest.mark.parametrize("name", TROUBLES)

@@ -21,7 +21,7 @@ from tests.gateway.examples import Clock
 from tests.gateway.shared.processes import Connect, beat, connecting, no_redis
 
 KEYS = Keys()
-ORDERS = KEYS.lasting("orders")
+ORDERS = KEYS.fleet("orders")
 
 
 class Process:
@@ -316,5 +316,5 @@ async def test_keys_do_not_outlive_the_fleet_for_ever(connect: Connect, redis_se
     await process.beat()
 
     assert 30 * 86_400 - 60 < client.ttl(ORDERS) <= 30 * 86_400
-    assert 0 < client.ttl(KEYS.lasting("order=1")) <= 3600
+    assert 0 < client.ttl(KEYS.fleet("order=1")) <= 3600
     assert len(client.keys()) == 2

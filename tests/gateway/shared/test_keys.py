@@ -62,7 +62,7 @@ def test_a_namespace_lies_in_one_slot(key: ReplicaKey, prefix: str) -> None:
     keys = Keys(prefix)
 
     assert len({key_slot(name.encode()) for name in all_of(keys, key)}) == 1
-    fleet = [keys.fleet("members"), keys.fleet("records"), keys.lasting("orders"), keys.lasting("order=1")]
+    fleet = [keys.fleet("members"), keys.fleet("records"), keys.fleet("orders"), keys.fleet("order=1")]
     assert len({key_slot(name.encode()) for name in fleet}) == 1
     assert all(name.isascii() and not re.search(r"\s", name) for name in all_of(keys, key))
 
@@ -75,12 +75,11 @@ def test_an_incarnation_is_no_part_of_a_name() -> None:
 
 
 def test_schemas_and_fleets_lie_side_by_side() -> None:
-    """An older process never sees a newer one's index or members; orders, secret and load are for all."""
+    """An older process never sees a newer one's index; members, orders, secret, load and handovers are for all."""
     key = ReplicaKey("m", "a")
     old, new, others = Keys("pw"), Keys("pw", 2), Keys("other")
 
-    assert not set(all_of(old, key)) & set(all_of(new, key))
-    assert old.fleet("members") != new.fleet("members")
-    assert old.lasting("secret") == new.lasting("secret")
-    assert not {*all_of(old, key), old.fleet("x"), old.lasting("x")} & {*all_of(others, key), others.lasting("x")}
-    assert all(name.startswith("pw:") for keys in (old, new) for name in (*all_of(keys, key), keys.lasting("load")))
+    assert set(all_of(old, key)) & set(all_of(new, key)) == {old.wanted(key), old.handover(key)}
+    assert old.fleet("secret") == new.fleet("secret")
+    assert not {*all_of(old, key), old.fleet("x")} & {*all_of(others, key), others.fleet("x")}
+    assert all(name.startswith("pw:") for keys in (old, new) for name in (*all_of(keys, key), keys.fleet("load")))

@@ -270,3 +270,17 @@ async def test_our_own_record_can_be_taken_anew(connect: Connect) -> None:
     one.members.refresh()
 
     assert (before, one.members.can_follow(A)) == ([], ["one"])
+
+
+async def test_only_equals_that_stay_can_stand_in(redis_server: RedisServer) -> None:
+    """Who writes keys of another schema, or is about to end, is known, and asked, but nothing is left to it."""
+    async with connecting(redis_server) as connect:
+        number = replica_number(A)
+        one = Process(connect(), "one", replicas={number: NOTHING})
+        newer = Process(connect(), "newer", replicas={number: COMPLETE}, schema=2)
+        leaving = Process(connect(), "leaving", replicas={number: COMPLETE - 1}, leaving=True)
+        await _beat(newer, leaving, one)
+
+        assert (one.members.rivals(A), one.members.best_known(A)) == (-1, COMPLETE)
+        assert one.members.followers(A) == ["one"]
+        assert "leaving" not in leaving.members.can_follow(A)

@@ -208,7 +208,7 @@ async def test_a_redis_that_is_not_there_costs_nothing_but_what_it_would_tell(re
 async def test_noise_on_the_channel_is_counted_and_does_nothing(redis_server: RedisServer) -> None:
     """Whoever may write to Redis may write anything."""
     async with _gateways(redis_server.port, redis_server.port) as (a, b):
-        redis_server.client().publish(Keys().lasting("load"), b"\xc1 noise")
+        redis_server.client().publish(Keys().fleet("load"), b"\xc1 noise")
         await eventually(lambda: a.load.stats.unreadable == b.load.stats.unreadable == 1)
         await a.side.attempt(PROMPT)
         await eventually(lambda: b.inflight == 1)

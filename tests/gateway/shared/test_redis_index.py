@@ -107,9 +107,9 @@ async def test_a_registry_that_changes_without_end_is_given_up() -> None:
     class Restless:
         calls = 0
 
-        async def ask(self, call: ScriptCall) -> Any:
+        async def ask_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
             self.calls += 1
-            return [b"stale", _registry(b"%d" % self.calls)]
+            return [[b"stale", _registry(b"%d" % self.calls)]]
 
     restless = Restless()
     index = RedisIndex(restless, Keys(), secret_id=lambda: "s")

@@ -344,3 +344,25 @@ async def test_an_epoch_from_the_future_in_the_registry_is_replaced(link: RedisL
     assert await tokens(pair) == 100 * 16
     assert pair.writer.stats.epochs == {"takeover": 1}
     assert pair.writer.stats.locks_lost == 0
+
+
+async def test_what_is_lost_again_and_again_is_written_ever_more_seldom(
+    link: RedisLink, redis_server: RedisServer
+) -> None:
+    """A server that evicts keys is not filled again and again; meanwhile nobody is told what may be wrong."""
+    pair = RedisPair(link)
+    pair.begin(A, {Tier.L0: BLOCKS})
+    await pair.settle()
+    client = redis_server.client()
+    for lost in range(2):
+        await tokens(pair)
+        entry = pair.reader.entry(A)
+        assert entry is not None
+        assert pair.writer.stats.epochs["lost"] == lost
+        client.srem(pair.keys.blocks(A, entry.epoch, Tier.L0), BLOCKS[3].to_bytes(8, "little"))
+        for _ in range(3):
+            pair.writer.renew_now()
+            await pair.writer.round()
+
+    assert pair.writer.stats.epochs["lost"] == 1
+    assert await tokens(pair) is None

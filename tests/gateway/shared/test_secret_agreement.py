@@ -167,7 +167,7 @@ async def test_a_redis_that_does_not_answer_holds_up_no_start(connect: Connect, 
 async def test_what_is_no_secret_is_replaced(connect: Connect, redis_server: RedisServer, held: dict[str, str]) -> None:
     """Rubbish under its key does not part the fleet."""
     for field, value in held.items():
-        redis_server.client().hset(KEYS.lasting("secret"), field, value)
+        redis_server.client().hset(KEYS.fleet("secret"), field, value)
     one, two = Process(connect()), Process(connect())
 
     await _beat(one, two)
@@ -181,7 +181,7 @@ async def test_every_beat_renews_its_life(connect: Connect, redis_server: RedisS
     process = Process(connect())
     await process.beat()
     client = redis_server.client()
-    client.expire(KEYS.lasting("secret"), 5)
+    client.expire(KEYS.fleet("secret"), 5)
     await process.beat()
 
-    assert 86_000 < client.ttl(KEYS.lasting("secret")) <= 86_400
+    assert 86_000 < client.ttl(KEYS.fleet("secret")) <= 86_400
