@@ -37,7 +37,7 @@ check: $(VENV)/.test
 
 test: $(VENV)/.test
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest -n 2 --dist loadfile
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

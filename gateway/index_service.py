@@ -37,7 +37,9 @@ class IndexService:
     def __init__(self, settings: Settings, *, clock: Callable[[], float] = monotonic) -> None:
         """Builds and binds everything. Raises ``SettingsError`` or ``OSError`` that says what is wrong."""
         if not settings.shares_index:
-            raise SettingsError("`prefixway index` writes into Redis: set PREFIXWAY_REDIS_URL")
+            raise SettingsError(
+                "`prefixway index` writes into Redis: set PREFIXWAY_REDIS_URL, no PREFIXWAY_INDEX=memory"
+            )
         check_redis_client(settings)
         from gateway.together import Together
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -21,6 +22,8 @@ from gateway.workers.channel import Channel, Order
 from gateway.workers.inheritance import Inheritance
 from gateway.workers.supervisor import Supervisor
 from gateway.workers.worker import Worker, clear_away
+
+_log = logging.getLogger(__name__)
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
@@ -45,6 +48,7 @@ def index(environ: Mapping[str, str]) -> int:
         service = IndexService(settings)
         _spare_the_collector()
         _on_signals(service.stop, *_STOPPING)
+        _on_signals(_ignore_hangup, signal.SIGHUP)
         await service.run()
         return 0
 
@@ -57,6 +61,7 @@ def _serve_alone(settings: Settings) -> int:
         gateway = Gateway(settings)
         _spare_the_collector()
         _on_signals(gateway.stop, *_STOPPING)
+        _on_signals(_ignore_hangup, signal.SIGHUP)
         await gateway.run()
         return 0
 
@@ -90,6 +95,10 @@ def _work(settings: Settings, inheritance: Inheritance) -> int:
 
     with _logging(settings, shared=True, always={"worker": inheritance.slot, "pid": os.getpid()}):
         return uvloop.run(run())
+
+
+def _ignore_hangup() -> None:
+    _log.info("SIGHUP replaces workers, and there is one process only: nothing was done")
 
 
 def _on_signals(act: Callable[[], None], *numbers: signal.Signals) -> None:

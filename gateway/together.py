@@ -33,6 +33,7 @@ from gateway.router.order_effects import OrderEffects
 from gateway.router.router import Router
 from gateway.settings import Settings
 from gateway.shared.divergence import Divergence
+from gateway.shared.fault_log import FaultLog
 from gateway.shared.fleet_orders import FleetOrders
 from gateway.shared.handover import Handover
 from gateway.shared.hash_secret import HashSecret
@@ -58,6 +59,8 @@ _LOGGER = logging.getLogger(__name__)
 #: A start does not wait longer for Redis: it can do without.
 _START_S = 2.0
 _FINISH_S = 5.0
+#: How long a replica may be without an index before that is told of.
+_UNINDEXED_S = 10.0
 
 Kind = Literal["gateway", "indexer"]
 
@@ -83,6 +86,11 @@ class Together:
         self._settings = settings
         self._kind: Kind = kind
         self._leaving = False
+        self._has_started = False
+        self._unindexed = FaultLog(
+            _LOGGER, "events that nobody indexes", "the events of all replicas are indexed", clock=clock
+        )
+        self._unindexed_since_s: float | None = None
         self._pool = pool
         self._routed = routed
         self._clock = clock
@@ -170,6 +178,7 @@ class Together:
                 await self._heartbeat.beat()
         except TimeoutError:
             _LOGGER.warning("redis does not answer: starting without")
+        self._has_started = True
 
     async def finish(self) -> None:
         """Leave in order, once nothing runs any more."""
@@ -178,7 +187,7 @@ class Together:
                 if self._indexes:
                     await self._say_so()
                     await self.succession.finish()
-                await self.members.leave(self.link)
+        await self.members.leave(self.link)
         await self.link.close()
 
     async def _say_so(self) -> None:
@@ -188,6 +197,7 @@ class Together:
 
     def status(self) -> dict[str, object]:
         """For /status."""
+        self.members.refresh()
         return {
             "kind": "redis" if self._settings.shares_index else "memory",
             "block_owners": self.memory.block_owners(),
@@ -251,7 +261,10 @@ class Together:
         parts: list[HeartbeatPart] = [self.members, self.orders]
         if self._agreement is not None:
             parts.insert(0, self._agreement)
-        return Heartbeat(self.link, parts, after=[self.divergence.check, self._forget_kept])
+        after = [self.divergence.check, self._forget_kept]
+        if self._settings.shares_index and not self._indexes:
+            after.append(self._watch_indexers)
+        return Heartbeat(self.link, parts, after=after)
 
     def _listen(self) -> None:
         self.secret.listen(self._secret_changed)
@@ -265,7 +278,8 @@ class Together:
 
     def _secret_changed(self) -> None:
         """Everything that was hashed under the old one means nothing any more."""
-        _LOGGER.info("another hash secret is in use: %s", self.secret.id)
+        level = logging.INFO if self._has_started else logging.DEBUG  # a start takes over the fleet's
+        _LOGGER.log(level, "another hash secret is in use: %s", self.secret.id)
         for replica in self._pool.replicas:
             self._routed.drop(replica.key)
         self.remote.forget_registries()
@@ -309,6 +323,19 @@ class Together:
             secret_id=self.secret.id,
             replicas={replica_number(key): amount for key, amount in known.items()},
         )
+
+    def _watch_indexers(self) -> None:
+        """Where others are to follow the events, see that somebody does."""
+        missing = sorted(key.replica_id for key in self.events.followable if self.remote.entry(key) is None)
+        if not self.link.is_up or not missing:
+            self._unindexed_since_s = None
+            self._unindexed.works()
+            return
+        now = self._clock()
+        self._unindexed_since_s = now if self._unindexed_since_s is None else self._unindexed_since_s
+        if now - self._unindexed_since_s > _UNINDEXED_S:
+            names = f"{', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}"
+            self._unindexed.failed(f"{names}: run `prefixway index` for them, or set PREFIXWAY_INDEXER=inside")
 
     def _namespaces(self) -> set[str]:
         return {replica.key.namespace for replica in self._pool.replicas}

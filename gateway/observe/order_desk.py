@@ -92,12 +92,17 @@ class OrderDesk:
             raise BadRequest("An id is 1 to 64 letters, digits, - and _.", param="id")
         order = msgspec.structs.replace(
             what,
-            author=author[:_LONGEST_AUTHOR] or "unknown",
+            author=_one_line(author) or "unknown",
             at_s=round(self._wall_clock(), 3),
             id=id_ or uuid4().hex,
         )
         given = await self._orders.give(order)
         return {"scope": self._orders.scope, "strategy": self._strategy(), "order": _shown(given)}
+
+
+def _one_line(author: str) -> str:
+    """As it can be printed anywhere."""
+    return "".join(letter if letter.isprintable() else " " for letter in author)[:_LONGEST_AUTHOR].strip()
 
 
 def _shown(order: Order) -> dict[str, object]:

@@ -7,6 +7,7 @@ is asked once more. So a reader never reads an old epoch, however late it hears 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ _REPLICAS_PER_CALL = 128
 class Asking(Protocol):
     """What a look-up needs of the link."""
 
-    async def ask_all(self, calls: Sequence[ScriptCall]) -> list[Any]: ...
+    async def ask_all(self, calls: Sequence[ScriptCall], *, spent_s: float = 0.0) -> list[Any]: ...
 
 
 class RedisIndex:
@@ -68,17 +69,19 @@ class RedisIndex:
             if self.entry(key) is not None:
                 by_namespace.setdefault(key.namespace, []).append(key)
         packed = [(size, pack_blocks(chain)) for size, chain in chains.items() if chain]
+        began_s = asyncio.get_running_loop().time()
         found: dict[ReplicaKey, TierTokens] = {}
         for namespace, members in by_namespace.items():
-            found.update(await self._match(namespace, packed, members))
+            found.update(await self._match(namespace, packed, members, began_s))
         return found
 
     async def _match(
-        self, namespace: str, chains: Sequence[tuple[int, bytes]], keys: Sequence[ReplicaKey]
+        self, namespace: str, chains: Sequence[tuple[int, bytes]], keys: Sequence[ReplicaKey], began_s: float
     ) -> dict[ReplicaKey, TierTokens]:
+        clock = asyncio.get_running_loop().time
         for _ in range(_ROUNDS):
             lookups = list(self._lookups(namespace, chains, keys))
-            answers = await self._link.ask_all([lookup.call for lookup in lookups])
+            answers = await self._link.ask_all([lookup.call for lookup in lookups], spent_s=clock() - began_s)
             stale = next((answer for answer in answers if answer and answer[0] == _STALE), None)
             if stale is None:
                 return {key: tokens for lookup, answer in zip(lookups, answers) for key, tokens in lookup.read(answer)}

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _MOST_LOOKUPS = 64  # under way at once; more means that Redis does not keep up
 _PROBE_EVERY_S = 0.25
 _LOOP_TURNS = 3  # within which an answer that has arrived reaches the lookup's task
-_NO_LOGIN = ("NOAUTH", "WRONGPASS")
+_NO_USE = ("NOAUTH", "WRONGPASS", "NOPERM", "MOVED")  # however quickly it says so
 
 
 def _ignore(_seconds: float) -> None: ...
@@ -89,13 +89,16 @@ class RedisLink:
         (answer,) = await self.ask_all((call,))
         return answer
 
-    async def ask_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        """The same of several, sent at once: all answers within the budget. They count as one lookup."""
+    async def ask_all(self, calls: Sequence[ScriptCall], *, spent_s: float = 0.0) -> list[Any]:
+        """The same of several, sent at once: all answers within the budget. They count as one lookup.
+
+        ``spent_s``: what the same request has waited for already.
+        """
         outcome = "skipped"
         try:
             self._check_may_ask(calls)
             outcome = "error"
-            answers: list[Any] = await self._within_budget(self._start(calls))
+            answers: list[Any] = await self._within_budget(self._start(calls), spent_s)
             outcome = "ok"
             return answers
         except _OverBudget:
@@ -164,20 +167,21 @@ class RedisLink:
         if not task.cancelled():
             task.exception()  # seen: the request that asked may be long gone
 
-    async def _within_budget(self, task: asyncio.Task[Any]) -> Any:
+    async def _within_budget(self, task: asyncio.Task[Any], spent_s: float) -> Any:
         """The lookup is not cancelled when its time is over.
 
         That would cost its connection, and where a new one takes longer than the budget there would never be one.
         """
         began_s = self._clock()
-        await asyncio.wait((task,), timeout=self._budget_s)
+        await asyncio.wait((task,), timeout=max(0.0, self._budget_s - spent_s))
         for _ in range(_LOOP_TURNS):
             if task.cancelled():
                 raise RedisUnavailable("the link is closed")
             if task.done():
                 return task.result()
             await asyncio.sleep(0)
-        if self._clock() - began_s < 2 * self._budget_s:  # else this process was late itself: no news of Redis
+        is_fair = spent_s < self._budget_s / 2 and self._clock() - began_s < 2 * self._budget_s
+        if is_fair:  # else this request, or this process, was late itself: no news of Redis
             self._note(self._breaker.late, "lookups take too long")
         raise _OverBudget("no answer within the budget")
 
@@ -243,8 +247,8 @@ class RedisLink:
     # the breaker
 
     def _learn(self, reply: object, *, in_time: bool = False) -> None:
-        """What a reply, or the error in its place, says of Redis. A refusal is an answer, but for that of the login."""
-        if isinstance(reply, RedisUnavailable) or (isinstance(reply, RedisRefused) and reply.code in _NO_LOGIN):
+        """What a reply, or the error in its place, says of Redis. A refusal is an answer, but where it is of no use."""
+        if isinstance(reply, RedisUnavailable) or (isinstance(reply, RedisRefused) and reply.code in _NO_USE):
             self._note(self._breaker.unanswered, reply)
         else:
             self._note(self._breaker.in_time if in_time else self._breaker.answered)

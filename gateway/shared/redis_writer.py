@@ -179,6 +179,7 @@ class RedisWriter:
         identity = _identity(key)
         replica = self._replicas.setdefault(identity, WrittenReplica(key))
         replica.key = key
+        replica.reopens_s = float("-inf")  # whatever was lost was another engine's
         if replica.epoch or identity in self._openings:
             self._void(replica)  # which a server that is out of memory does, too
             self._outdate(identity, "engine")

@@ -58,31 +58,40 @@ class Registry:
         self.version = b""
         self.entries: Mapping[str, Entry] = {}  # by replica id
         self.storing: Mapping[str, Entry] = {}  # those that ever told of L2
-        self.foreign: frozenset[str] = frozenset()  # replicas whose entries are under another hash secret
+        self.foreign: Mapping[str, Entry] = {}  # those under another hash secret
         self.unreadable = 0
+        self._read: dict[bytes, tuple[bytes, Entry | None]] = {}  # by field
 
     def __repr__(self) -> str:
         return f"<Registry of {len(self.entries)} replicas>"
 
     def read(self, fields: Sequence[bytes], secret_id: str) -> None:
-        """Take over what Redis has: names and values in turn, as HGETALL answers them."""
+        """Take over what Redis has: names and values in turn, as HGETALL answers them.
+
+        What did not change keeps its entry: a large fleet's registry changes often, a replica at a time.
+        """
         values = dict(zip(fields[::2], fields[1::2]))
         entries: dict[str, Entry] = {}
-        foreign: set[str] = set()
+        foreign: dict[str, Entry] = {}
         self.unreadable = 0
+        before, self._read = self._read, {}
         for field, value in values.items():
             if not field.startswith(_REPLICA_FIELD):
                 continue
             replica_id = field.removeprefix(_REPLICA_FIELD).decode(errors="replace")
-            entry = _read_entry(value)
+            known = before.get(field)
+            if known is None or known[0] != value:
+                known = value, _read_entry(value)
+            self._read[field] = known
+            _, entry = known
             if entry is None:
                 self.unreadable += 1
             elif entry.details.secret_id != secret_id:
-                foreign.add(replica_id)
+                foreign[replica_id] = entry
             else:
                 entries[replica_id] = entry
         self.version = values.get(_VERSION_FIELD, b"")
-        self.entries, self.foreign = entries, frozenset(foreign)
+        self.entries, self.foreign = entries, foreign
         self.storing = {replica_id: entry for replica_id, entry in entries.items() if entry.has(Tier.L2)}
 
 

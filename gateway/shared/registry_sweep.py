@@ -47,7 +47,7 @@ class RegistrySweep:
         calls = [
             self._forget(namespace, replica_id, entry.epoch)
             for namespace, registry in self._index.registries.items()
-            for replica_id, entry in registry.entries.items()
+            for replica_id, entry in (*registry.entries.items(), *registry.foreign.items())
         ]
         for at in range(0, len(calls), _PER_PIPELINE):
             await self._link.run_all(calls[at : at + _PER_PIPELINE])

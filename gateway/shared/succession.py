@@ -18,6 +18,7 @@ from collections.abc import Set as AbstractSet
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.event_following import EventFollowing
 from gateway.kv.follower_state import FollowerState
+from gateway.kv.trust import FeedState
 from gateway.shared.handover import ASKED_FOR_S, LEFT_BEHIND_S, Handover
 from gateway.shared.knowledge import COMPLETE, NOTHING, UNSURE, history, knowledge
 from gateway.shared.member_record import MemberRecord, replica_number
@@ -29,12 +30,16 @@ _LOGGER = logging.getLogger(__name__)
 _ROUND_S = 0.4
 #: Processes that follow a replica.
 FOLLOWERS = 2
+#: Bytes that a process leaves in Redis at its end, about.
+_MOST_LEFT_BEHIND = 256 << 20
 #: Rounds that another one must know more for, before the lock is given up.
 _PATIENCE = 3
 #: Rounds after the start in which a process that does not know all leaves the locks to others.
 _GRACE = 6
 #: Rounds after a state that could not be used, under another secret perhaps, in which no other one is asked for.
 _DISAPPOINTED = 75
+#: The same after one that was taken over: the replay may not reach back to it, and not to the next one either.
+_TAKEN = 10
 
 
 def known_replicas(following: EventFollowing) -> dict[ReplicaKey, int]:
@@ -67,6 +72,7 @@ class Succession:
         self._able: AbstractSet[int] = frozenset()  # what could be followed, when that was last considered
         self._best: AbstractSet[ReplicaKey] = frozenset()  # of which nobody knew more, when that was last looked at
         self._outdone: dict[ReplicaKey, int] = {}  # rounds for which another process has known more
+        self._unverified: set[ReplicaKey] = set()  # what was taken over, and may be long past
         self._tried: dict[ReplicaKey, bytes] = {}  # the state that was last taken over
         self._ask_again: dict[ReplicaKey, int] = {}  # the round from which on, after a disappointment
         self._stale: dict[ReplicaKey, bytes | None] = {}  # the one that lay there before another was asked for
@@ -94,6 +100,8 @@ class Succession:
         known = known_replicas(self._following)
         rivals = {key: self._members.rivals(key) if self._members.known else NOTHING for key in known}
         self._best = {key for key, mine in known.items() if mine >= rivals[key]}
+        self._unverified = set(filter(self._is_unverified, self._unverified))
+        self._forget_all_but(known.keys())
         for key, mine in known.items():
             self._settle_writer(key, mine, rivals[key])
         self._choose_followed()
@@ -101,12 +109,25 @@ class Succession:
         await self._learn()
 
     async def finish(self) -> None:
-        """A planned stop: leave behind what nobody else knows, and all locks. Raises ``RedisError``."""
+        """A planned stop: leave behind what nobody else knows, and all locks. Raises ``RedisError``.
+
+        Locks are given back however much of the rest there is time and room for.
+        """
+        try:
+            await self._leave_behind()
+        finally:
+            await self._writer.finish()
+
+    async def _leave_behind(self) -> None:
+        """Redis must have room for it: what is too much is lost."""
+        left = 0
         for key, stats in self._following.feeds.items():
             mine = history(stats.since)  # its feed has ended by now
             if mine > max(UNSURE, self._members.rivals(key)):
-                await self._hand_over(key, LEFT_BEHIND_S)
-        await self._writer.finish()
+                left += await self._hand_over(key, LEFT_BEHIND_S)
+            if left > _MOST_LEFT_BEHIND:
+                _LOGGER.warning("left %d MB behind for the next process, and no more", left >> 20)
+                return
 
     # Who follows
 
@@ -142,10 +163,23 @@ class Succession:
 
     def _settle_writer(self, key: ReplicaKey, mine: int, rivals: int) -> None:
         if self._writer.writes(key):
-            is_spare = rivals >= mine and not self._is_chosen(key)
-            self._stay_writer(key, is_outdone=mine < rivals or is_spare)
-        elif mine >= rivals and (mine == COMPLETE or (mine > NOTHING and self._rounds > _GRACE)):
+            self._stay_writer(key, is_outdone=mine < rivals or self._is_spare(key, mine))
+            return
+        self._outdone.pop(key, None)
+        may_write = mine == COMPLETE or (mine > NOTHING and self._rounds > _GRACE)
+        if may_write and mine >= rivals and key not in self._unverified and not self._is_spare(key, mine):
             self._writer.claim(key)
+
+    def _is_spare(self, key: ReplicaKey, mine: int) -> bool:
+        """Whether another process that is to follow, which this one is not, knows as much.
+
+        That some process does is not enough: two that are not chosen would leave the writing to each other for ever.
+        """
+        if self._is_chosen(key):
+            return False
+        number, others = replica_number(key), self._members.others
+        chosen = self._members.followers(key, FOLLOWERS)
+        return any(others[id_].replicas.get(number, NOTHING) >= mine for id_ in chosen if id_ in others)
 
     def _stay_writer(self, key: ReplicaKey, *, is_outdone: bool) -> None:
         if not is_outdone:
@@ -163,11 +197,14 @@ class Succession:
         for key in self._writer.take_wanted():
             await self._hand_over(key, ASKED_FOR_S)
 
-    async def _hand_over(self, key: ReplicaKey, life_s: int) -> None:
-        """What it is worth now, without a connection, the receiver's replay will tell."""
+    async def _hand_over(self, key: ReplicaKey, life_s: int) -> int:
+        """How many bytes. What it is worth now, without a connection, the receiver's replay will tell."""
         state = self._following.indexer.export(key)
-        if state is not None and state.sequence.since is not None:
-            await self._handover.give(key, await asyncio.to_thread(state.encode), life_s)
+        if state is None or state.sequence.since is None:
+            return 0
+        data = await asyncio.to_thread(state.encode)
+        await self._handover.give(key, data, life_s)
+        return len(data)
 
     async def _learn(self) -> None:
         """Where this process knows a part only: take over what lies there, or ask for it.
@@ -199,7 +236,24 @@ class Succession:
         try:
             state = await asyncio.to_thread(FollowerState.decode, data)
             if history(state.sequence.since) > knowledge(self._following.stats(key)):
-                self._following.indexer.resume(key, state)
+                self._resume(key, state)
         except ValueError as error:
             self._ask_again[key] = self._rounds + _DISAPPOINTED
             _LOGGER.warning("what another process knows of %s cannot be used: %s", key.replica_id, error)
+
+    def _resume(self, key: ReplicaKey, state: FollowerState) -> None:
+        """Readers keep what was written before: nothing of ``state`` is, until the replica's replay has shown it."""
+        self._ask_again[key] = self._rounds + _TAKEN
+        self._writer.release(key)
+        self._following.indexer.resume(key, state)
+        self._unverified.add(key)
+
+    def _is_unverified(self, key: ReplicaKey) -> bool:
+        stats = self._following.stats(key)
+        return stats is not None and stats.since is not None and stats.state is not FeedState.FRESH
+
+    def _forget_all_but(self, keys: AbstractSet[ReplicaKey]) -> None:
+        """Replicas leave, and every restart of an engine makes a new key."""
+        for kept in (self._outdone, self._tried, self._ask_again):
+            for key in kept.keys() - keys:
+                del kept[key]

@@ -19,7 +19,9 @@ from gateway.shared.script import Script, ScriptCall
 
 #: Life of a lock. A takeover comes this long after its holder's last word.
 LOCK_S = 1.5
-#: Life of everything else that a writer renews: of the index of a replica that nobody writes any more.
+#: Life of the sets of an epoch in force: so long is a replica still believed in that nobody writes any more.
+SETS_S = 5
+#: Life of everything else that a writer renews, and of sets that are being filled.
 ENTRY_S = 30
 #: Life of the last epoch's number.
 _EPOCHS_S = 30 * 86_400
@@ -64,13 +66,13 @@ class WriterLock:
         key = self._key
         sets = [self._keys.blocks(key, epoch, tier) for tier in tiers]
         keys = (self._keys.writer(key), self._keys.registry(key.namespace), self._keys.wanted(key), *sets)
-        return ScriptCall(_RENEW, keys, (self._process_id, key.replica_id, epoch, self._lock_ms, ENTRY_S))
+        return ScriptCall(_RENEW, keys, (self._process_id, key.replica_id, epoch, self._lock_ms, ENTRY_S, SETS_S))
 
     def keep(self) -> ScriptCall:
         """Renew the lock alone, while an epoch is being filled that is not registered yet."""
         key = self._key
         keys = (self._keys.writer(key), self._keys.registry(key.namespace), self._keys.wanted(key))
-        return ScriptCall(_RENEW, keys, (self._process_id, key.replica_id, "", self._lock_ms, ENTRY_S))
+        return ScriptCall(_RENEW, keys, (self._process_id, key.replica_id, "", self._lock_ms, ENTRY_S, SETS_S))
 
     def release(self, epoch: int, *, forget: bool) -> ScriptCall:
         """``forget``: the replica has left, and so do its entries."""

@@ -15,7 +15,7 @@ from gateway.shared.block_bytes import members
 from gateway.shared.keys import Keys
 from gateway.shared.pending_changes import Batch, PendingChanges
 from gateway.shared.script import Command
-from gateway.shared.writer_lock import ENTRY_S
+from gateway.shared.writer_lock import ENTRY_S, SETS_S
 
 _SENTINEL = b"@"
 #: Members in one command: Redis serves nobody else meanwhile.
@@ -192,8 +192,8 @@ def _commands(name: str, batch: Batch, others: Sequence[str]) -> list[Command]:
     commands: list[Command] = []
     if batch.cleared:
         commands += [("UNLINK", name), ("SADD", name, _SENTINEL)]
-        commands += [("EXPIRE", name, ENTRY_S)]  # in case that this process ends in the middle
+        commands += [("EXPIRE", name, SETS_S)]  # in case that this process ends in the middle
     commands += [("SADD", name, *piece) for piece in pieces(members(batch.stored))]
     for set_ in (name, *others):
         commands += [("SREM", set_, *piece) for piece in pieces(members(batch.removed))]
-    return [*commands, ("EXPIRE", name, ENTRY_S), ("SCARD", name)]
+    return [*commands, ("EXPIRE", name, SETS_S), ("SCARD", name)]

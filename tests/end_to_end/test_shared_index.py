@@ -12,6 +12,7 @@ import pytest
 
 from gateway.app import Gateway
 from gateway.fleet.replica_key import ReplicaKey
+from gateway.kv.trust import FeedState
 from gateway.shared.keys import Keys
 from loadtest.replica import ReplicaOptions
 from tests.end_to_end.house import FAST
@@ -256,3 +257,37 @@ async def test_what_was_kept_while_redis_was_late_is_forgotten_when_it_answers()
         answer = await house.complete(1, f"kept {PROMPT}")
 
         assert (cached(answer), answer.headers["x-prefixway-reason"]) == (0, "cost")
+
+
+async def test_nobody_is_believed_whose_writer_is_dead() -> None:
+    """Its sets lapse within seconds, and the readers say that they know nothing of what it wrote."""
+    async with AsyncExitStack() as stack, shared_house([OUTSIDE]) as house:
+        await house.add_indexer(stack)
+        await eventually(lambda: not is_settled(house))
+        first = await house.complete(0, PROMPT)
+        await settle(house)
+        reader, key = together(house.gateways[0]), ReplicaKey(MODEL, first.headers["x-prefixway-replica"])
+        client = house.redis.client()
+        lives = [client.ttl(name) for name in client.keys("pw:v1:*:l0")]
+        assert lives
+        assert all(0 < life <= 5 for life in lives)
+        await stack.aclose()
+
+        await eventually_answers(lambda: _says_nothing_of(house))
+        stats = reader.stats(key)
+        assert stats is not None
+        assert stats.state is FeedState.BLIND
+
+
+async def _says_nothing_of(house: SharedHouse) -> bool:
+    answer = await house.complete(0, PROMPT)
+    return "l0=" not in answer.headers["x-prefixway-matched"]
+
+
+async def test_that_nobody_indexes_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A gateway that leaves the events to others names the replicas whose events nobody follows, and what to do."""
+    async with shared_house([OUTSIDE]) as house:
+        await eventually(lambda: "prefixway index" in caplog.text, timeout_s=40)
+        assert "a, b, c" in caplog.text
+        await house.add_indexer()
+        await settle(house)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
+from gateway.app import Gateway
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.tiers import Tier
 from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
@@ -21,6 +23,7 @@ from tests.end_to_end.prediction_watch import cached, matched
 from tests.end_to_end.shared_house import SharedHouse, together
 from tests.fakes.redis_servers import FLAVOURS, RedisServer
 from tests.fakes.tcp_proxy import TcpProxy
+from tests.fakes.waiting import eventually
 
 BRACES, SPACES, QUOTED = "}{fleet}", "org/modèle 模型:1", "%7Bns=x%7D"
 #: Each server's model; the last one has two ranks.
@@ -62,6 +65,12 @@ class Fleet:
         return {*members(own), b"@"}
 
 
+def is_read(redis: RedisServer, reader: Gateway, model: str) -> bool:
+    """Whether a reader's registry is the one in Redis."""
+    registry = together(reader).remote.registries.get(model)
+    return registry is not None and registry.version == redis.client().hget(Keys().registry(model), "v")
+
+
 @pytest.mark.parametrize("flavour", FLAVOURS)
 async def test_odd_names(flavour: str) -> None:
     """Braces, spaces, any script in models' names; ':' and '#' in replicas', and one with two ranks."""
@@ -85,6 +94,7 @@ async def test_odd_names(flavour: str) -> None:
             async with asyncio.timeout(30):
                 while not fleet.is_true(model):  # noqa: ASYNC110 - nothing tells
                     await asyncio.sleep(0.02)
+            await eventually(partial(is_read, redis, reader, model))
             again = await fleet.complete(1, model)
             assert matched(again) == cached(again) > 100
 

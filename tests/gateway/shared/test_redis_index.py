@@ -16,7 +16,9 @@ from gateway.shared.redis_link import RedisLink
 from gateway.shared.registry import Details
 from gateway.shared.script import ScriptCall
 from tests.fakes.redis_servers import RedisServer
-from tests.gateway.shared.redis_pair import RedisPair
+from tests.fakes.tcp_proxy import TcpProxy
+from tests.gateway.shared.links import linked
+from tests.gateway.shared.redis_pair import SECRET_ID, RedisPair
 
 A, B, OTHER = ReplicaKey("m", "a"), ReplicaKey("m", "b"), ReplicaKey("n", "a")
 BLOCKS = list(range(40))
@@ -82,7 +84,7 @@ async def test_entries_under_another_secret_are_not_credited(link: RedisLink) ->
     stranger.registry_answered("m", await link.run(stranger.registry_call("m")))
 
     assert await stranger.match({16: BLOCKS}, [A]) == {}
-    assert stranger.registries["m"].foreign == {"a"}
+    assert stranger.registries["m"].foreign.keys() == {"a"}
 
 
 async def test_who_listens_hears_of_each_change_once(link: RedisLink) -> None:
@@ -107,7 +109,7 @@ async def test_a_registry_that_changes_without_end_is_given_up() -> None:
     class Restless:
         calls = 0
 
-        async def ask_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        async def ask_all(self, calls: Sequence[ScriptCall], *, spent_s: float = 0.0) -> list[Any]:
             self.calls += 1
             return [[b"stale", _registry(b"%d" % self.calls)]]
 
@@ -120,6 +122,27 @@ async def test_a_registry_that_changes_without_end_is_given_up() -> None:
         await index.match({16: BLOCKS}, [A])
 
     assert restless.calls == 2
+
+
+async def test_a_stale_registry_costs_no_second_budget(link: RedisLink, redis_server: RedisServer) -> None:
+    """An answer comes in time, the one after it would not any more: the request goes on without it."""
+    pair = RedisPair(link)
+    pair.begin(A, {Tier.L0: BLOCKS})
+    await pair.settle()
+    async with (
+        TcpProxy(redis_server.port) as proxy,
+        linked(f"redis://127.0.0.1:{proxy.port}", budget_s=0.3) as slow,
+    ):
+        index = RedisIndex(slow, pair.keys, secret_id=lambda: SECRET_ID)
+        index.registry_answered("m", await slow.run(index.registry_call("m")))
+        assert (await index.match({16: BLOCKS}, [A]))[A].l0 == 40 * 16
+        pair.writer.details_changed(A)
+        pair.block_sizes[0] = 16
+        await pair.settle()
+
+        proxy.delay(0.2)
+        with pytest.raises(RedisUnavailable, match="budget"):
+            await index.match({16: BLOCKS}, [A])
 
 
 def _registry(version: bytes) -> Sequence[bytes]:

@@ -167,7 +167,8 @@ async def test_what_came_together_is_written_in_exchanges_that_end(telling: Tell
 
     await pair.settle()
 
-    assert max(sent) < 20_000 < 80_000 < sum(sent)
+    assert max(sent) < 20_000
+    assert sum(sent) > 80_000
     assert [await tokens(pair, key) for key in keys] == [50 * 16] * 8
 
 

@@ -38,7 +38,7 @@ def test_hashes_under_another_secret_mean_nothing_here() -> None:
     registry.read(fields(a=b"1 " + Details("theirs").encode(), b=b"1 " + Details("ours").encode()), "ours")
 
     assert list(registry.entries) == ["b"]
-    assert registry.foreign == {"a"}
+    assert set(registry.foreign) == {"a"}
 
 
 def test_what_a_newer_process_adds_is_left_alone() -> None:
@@ -73,4 +73,28 @@ def test_garbage_is_skipped_and_counted(value: bytes) -> None:
     registry.read(fields(bad=b"x" + value, good=b"1 " + Details("s").encode()), "s")
 
     assert list(registry.entries) == ["good"]
+    assert registry.unreadable == 1
+
+
+def test_what_did_not_change_is_not_read_again() -> None:
+    """A large fleet's registry changes often; what was noted of a replica stays until it does itself."""
+    same, registry = b"1 " + Details("s").encode(), Registry()
+    registry.read(fields(a=same, b=same), "s")
+    entry = registry.entries["a"]
+
+    registry.read(fields(a=same, b=b"2 " + Details("s").encode()), "s")
+
+    assert registry.entries["a"] is entry
+    assert registry.entries["b"].epoch == 2
+
+
+def test_another_secret_is_compared_with_what_was_read_before() -> None:
+    """Ours may change while the registry does not."""
+    same, registry = fields(a=b"1 " + Details("old").encode(), b=b"x"), Registry()
+    registry.read(same, "old")
+
+    registry.read(same, "new")
+
+    assert not registry.entries
+    assert set(registry.foreign) == {"a"}
     assert registry.unreadable == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.tiers import Tier
 from gateway.shared.redis_link import RedisLink
+from gateway.shared.registry import Details
 from gateway.shared.registry_sweep import RegistrySweep
 from tests.fakes.redis_servers import RedisServer
 from tests.gateway.shared.redis_pair import RedisPair
@@ -33,6 +34,19 @@ async def test_only_what_nobody_writes_and_nothing_is_left_of_is_struck_off(
 
     await pair.read_registries(["m"])
     assert list(pair.reader.registries["m"].entries) == ["b"]
+
+
+async def test_what_is_left_under_another_secret_is_struck_off_too(link: RedisLink, redis_server: RedisServer) -> None:
+    """Its writers are gone: nobody is to be warned of it for ever."""
+    pair, client = RedisPair(link), redis_server.client()
+    client.hset(pair.keys.registry("m"), mapping={"v": "1", "r:a": b"1 " + Details("of old").encode()})
+    await pair.read_registries(["m"])
+    assert set(pair.reader.registries["m"].foreign) == {"a"}
+
+    await RegistrySweep(link, pair.keys, pair.reader).sweep()
+
+    await pair.read_registries(["m"])
+    assert not pair.reader.registries["m"].foreign
 
 
 async def test_a_replica_whose_writer_died_is_blind(link: RedisLink, redis_server: RedisServer) -> None:

@@ -12,7 +12,7 @@ from gateway.kv.tiers import Tier
 from gateway.shared.keys import Keys
 from gateway.shared.redis_link import RedisLink
 from gateway.shared.registry import Details
-from gateway.shared.writer_lock import ENTRY_S, Renewal, WriterLock, renewal
+from gateway.shared.writer_lock import ENTRY_S, SETS_S, Renewal, WriterLock, renewal
 from tests.fakes.redis_servers import RedisServer
 
 KEYS = Keys("test")
@@ -89,7 +89,7 @@ async def test_renewing_keeps_everything_alive_and_tells_what_there_is(
 
     assert answer == Renewal(True, True, [2, 0])
     assert client.pttl(KEYS.writer(A)) > 50_000
-    assert [client.ttl(name) for name in (KEYS.registry(A.namespace), sets[0])] == [ENTRY_S, ENTRY_S]
+    assert [client.ttl(name) for name in (KEYS.registry(A.namespace), sets[0])] == [ENTRY_S, SETS_S]
 
 
 async def test_a_lock_that_only_lapsed_is_taken_up_again(link: RedisLink, redis_server: RedisServer) -> None:
