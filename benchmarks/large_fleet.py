@@ -17,13 +17,13 @@ import uvloop
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.tiers import Tier
 from gateway.redis_url import RedisTarget
-from gateway.shared.keys import Keys
-from gateway.shared.member_record import MemberRecord, replica_number
-from gateway.shared.members import Members
-from gateway.shared.redis_index import RedisIndex
-from gateway.shared.redis_link import RedisLink
-from gateway.shared.redis_writer import RedisWriter
-from gateway.shared.registry import Details
+from gateway.shared.index.redis_index import RedisIndex
+from gateway.shared.index.redis_writer import RedisWriter
+from gateway.shared.index.registry import Details
+from gateway.shared.link.keys import Keys
+from gateway.shared.link.redis_link import RedisLink
+from gateway.shared.processes.member_record import MemberRecord, replica_number
+from gateway.shared.processes.members import Members
 from tests.fakes.redis_servers import RedisServer
 
 _BLOCK_TOKENS = 16

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from gateway.shared.redis_link import RedisLink
-from gateway.shared.script import Command
+from gateway.shared.link.redis_link import RedisLink
+from gateway.shared.link.script import Command
 
 _COMMANDS_PER_PIPELINE = 5_000
 

@@ -33,9 +33,9 @@ from benchmarks.other_process import OtherProcess, Parent
 from benchmarks.steady_load import MODEL, Sample, put_load
 from benchmarks.trouble_report import READER, Counts, Result, add_counts, table
 from gateway.fleet.replica_key import ReplicaKey
+from gateway.kv.block_bytes import members
 from gateway.kv.tiers import Tier
-from gateway.shared.block_bytes import members
-from gateway.shared.keys import Keys
+from gateway.shared.link.keys import Keys
 from loadtest.replica import ReplicaOptions, SimulatedReplica, Speeds
 from loadtest.replica.model_folder import ModelFolder
 from tests.end_to_end.prediction_watch import cached, matched

@@ -24,11 +24,11 @@ from gateway.kv.applier import Applier
 from gateway.kv.events import decode
 from gateway.kv.tiers import Tier
 from gateway.redis_url import RedisTarget
-from gateway.shared.keys import Keys
-from gateway.shared.redis_index import RedisIndex
-from gateway.shared.redis_link import RedisLink
-from gateway.shared.redis_writer import RedisWriter
-from gateway.shared.registry import Details
+from gateway.shared.index.redis_index import RedisIndex
+from gateway.shared.index.redis_writer import RedisWriter
+from gateway.shared.index.registry import Details
+from gateway.shared.link.keys import Keys
+from gateway.shared.link.redis_link import RedisLink
 from tests.fakes.redis_servers import RedisServer
 
 _BLOCK_TOKENS = 16

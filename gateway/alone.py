@@ -16,8 +16,8 @@ from gateway.kv.routed import Routed
 from gateway.router.order_effects import OrderEffects
 from gateway.router.router import Router
 from gateway.settings import Settings
-from gateway.shared.hash_secret import HashSecret
-from gateway.shared.local_orders import LocalOrders
+from gateway.shared.orders.local_orders import LocalOrders
+from gateway.shared.processes.hash_secret import HashSecret
 from gateway.supervisor import Part
 
 

@@ -45,7 +45,7 @@ from gateway.router.encoder_loading import EncoderLoading
 from gateway.router.exchange import Exchange
 from gateway.router.router import Router
 from gateway.settings import Settings, SettingsError
-from gateway.shared.keys import SCHEMA
+from gateway.shared.link.keys import SCHEMA
 from gateway.supervisor import Part, keep_running
 from gateway.together_or_alone import fellowship
 

@@ -32,27 +32,27 @@ from gateway.observe.shared_metrics import SharedMetrics
 from gateway.router.order_effects import OrderEffects
 from gateway.router.router import Router
 from gateway.settings import Settings
-from gateway.shared.divergence import Divergence
-from gateway.shared.fault_log import FaultLog
-from gateway.shared.fleet_orders import FleetOrders
-from gateway.shared.handover import Handover
-from gateway.shared.hash_secret import HashSecret
-from gateway.shared.heartbeat import Heartbeat, HeartbeatPart
-from gateway.shared.keys import SCHEMA, Keys
-from gateway.shared.member_record import MemberRecord, replica_number
-from gateway.shared.members import Members
-from gateway.shared.peer_load import PeerLoad
-from gateway.shared.redis_errors import RedisError
-from gateway.shared.redis_index import RedisIndex
-from gateway.shared.redis_link import RedisLink
-from gateway.shared.redis_writer import RedisWriter
-from gateway.shared.registry import Details
-from gateway.shared.registry_reading import RegistryReading
-from gateway.shared.registry_sweep import RegistrySweep
-from gateway.shared.secret_agreement import SecretAgreement
-from gateway.shared.shared_index import SharedIndex
-from gateway.shared.succession import Succession, known_replicas
-from gateway.shared.written_replica import Owned
+from gateway.shared.index.handover import Handover
+from gateway.shared.index.redis_index import RedisIndex
+from gateway.shared.index.redis_writer import RedisWriter
+from gateway.shared.index.registry import Details
+from gateway.shared.index.registry_reading import RegistryReading
+from gateway.shared.index.registry_sweep import RegistrySweep
+from gateway.shared.index.shared_index import SharedIndex
+from gateway.shared.index.succession import Succession, known_replicas
+from gateway.shared.index.written_replica import Owned
+from gateway.shared.link.fault_log import FaultLog
+from gateway.shared.link.keys import SCHEMA, Keys
+from gateway.shared.link.redis_errors import RedisError
+from gateway.shared.link.redis_link import RedisLink
+from gateway.shared.load.peer_load import PeerLoad
+from gateway.shared.orders.fleet_orders import FleetOrders
+from gateway.shared.processes.divergence import Divergence
+from gateway.shared.processes.hash_secret import HashSecret
+from gateway.shared.processes.heartbeat import Heartbeat, HeartbeatPart
+from gateway.shared.processes.member_record import MemberRecord, replica_number
+from gateway.shared.processes.members import Members
+from gateway.shared.processes.secret_agreement import SecretAgreement
 from gateway.supervisor import Part
 
 _LOGGER = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.router.router import Router
 from gateway.settings import Settings, check_redis_client
-from gateway.shared.hash_secret import HashSecret
-from gateway.shared.keys import SCHEMA
-from gateway.shared.orders import Orders
+from gateway.shared.link.keys import SCHEMA
+from gateway.shared.orders.orders import Orders
+from gateway.shared.processes.hash_secret import HashSecret
 from gateway.supervisor import Part
 
 

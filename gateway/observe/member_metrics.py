@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.shared.divergence import Divergence
-from gateway.shared.members import Members
-from gateway.shared.order_book import OrderBook
+from gateway.shared.orders.order_book import OrderBook
+from gateway.shared.processes.divergence import Divergence
+from gateway.shared.processes.members import Members
 
 
 class MemberMetrics(Collector):

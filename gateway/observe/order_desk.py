@@ -10,8 +10,8 @@ from uuid import uuid4
 import msgspec
 
 from gateway.errors import BadRequest, ServerNotFound
-from gateway.shared.order import DRAIN, STRATEGY, Order
-from gateway.shared.orders import Orders
+from gateway.shared.orders.order import DRAIN, STRATEGY, Order
+from gateway.shared.orders.orders import Orders
 from router_strategies import available, canonical
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -9,16 +9,16 @@ from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.shared.peer_load import LoadStats
-from gateway.shared.redis_index import RedisIndex
-from gateway.shared.redis_link import RedisLink
-from gateway.shared.redis_writer import RedisWriter
+from gateway.shared.index.redis_index import RedisIndex
+from gateway.shared.index.redis_writer import RedisWriter
+from gateway.shared.link.redis_link import RedisLink
+from gateway.shared.load.peer_load import LoadStats
 
 _SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.1, 1.0)
 
 
 class LoadTeller(Protocol):
-    """Who knows what other gateways told; see :class:`~gateway.shared.peer_load.PeerLoad`."""
+    """Who knows what other gateways told; see :class:`~gateway.shared.load.peer_load.PeerLoad`."""
 
     @property
     def stats(self) -> LoadStats: ...

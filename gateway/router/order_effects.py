@@ -6,8 +6,8 @@ import logging
 
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.router.router import Router
-from gateway.shared.order import DRAIN, STRATEGY
-from gateway.shared.order_book import OrderBook
+from gateway.shared.orders.order import DRAIN, STRATEGY
+from gateway.shared.orders.order_book import OrderBook
 
 _log = logging.getLogger(__name__)
 

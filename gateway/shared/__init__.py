@@ -1,6 +1,10 @@
 """What gateways tell each other, through Redis.
 
-The index that one process writes and all read, the load each has dispatched, and what was ordered for the whole
-fleet. Everything here may fail at any moment: whoever asks gets an answer within a budget, or goes on with what
-the process itself knows.
+    index/                 who holds what: written by one process for each replica, read by all
+    load/      orders/     what each has sent where | what operators order for all
+    processes/             which processes there are, the secret they agree on, the heartbeat
+    link/                  Redis itself: its scripts, its keys, and what happens when it does not answer
+
+Everything here may fail at any moment: whoever asks gets an answer within a budget, or goes on with what the process
+itself knows.
 """

@@ -11,9 +11,9 @@ from random import Random
 import httpx
 
 from gateway.fleet.replica_key import ReplicaKey
-from gateway.shared.keys import Keys
-from gateway.shared.knowledge import UNSURE
-from gateway.shared.member_record import MemberRecord, replica_number
+from gateway.shared.index.knowledge import UNSURE
+from gateway.shared.link.keys import Keys
+from gateway.shared.processes.member_record import MemberRecord, replica_number
 from loadtest.replica import ReplicaOptions
 from tests.end_to_end.shared_house import MODEL, SharedHouse, shared_house
 from tests.running_gateway import RunningGateway, running_gateway

@@ -14,11 +14,11 @@ import httpx
 from gateway.app import Gateway, running_gateway
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.index_service import IndexService, running_index_service
+from gateway.kv.block_bytes import members
 from gateway.kv.tiers import Tier
 from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
 from gateway.settings import Settings
-from gateway.shared.block_bytes import members
-from gateway.shared.keys import SCHEMA, Keys
+from gateway.shared.link.keys import SCHEMA, Keys
 from gateway.together import Together
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST

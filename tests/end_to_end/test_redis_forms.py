@@ -17,7 +17,7 @@ import redis
 from redis.crc import key_slot
 
 from gateway.app import Gateway
-from gateway.shared.keys import Keys
+from gateway.shared.link.keys import Keys
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
 from tests.end_to_end.prediction_watch import cached, matched

@@ -13,7 +13,7 @@ import pytest
 from gateway.app import Gateway
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.trust import FeedState
-from gateway.shared.keys import Keys
+from gateway.shared.link.keys import Keys
 from loadtest.replica import ReplicaOptions
 from tests.end_to_end.house import FAST
 from tests.end_to_end.redis_troubles import TROUBLES

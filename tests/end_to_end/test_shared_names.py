@@ -13,10 +13,10 @@ import pytest
 
 from gateway.app import Gateway
 from gateway.fleet.replica_key import ReplicaKey
+from gateway.kv.block_bytes import members
 from gateway.kv.tiers import Tier
 from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
-from gateway.shared.block_bytes import members
-from gateway.shared.keys import Keys
+from gateway.shared.link.keys import Keys
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
 from tests.end_to_end.prediction_watch import cached, matched

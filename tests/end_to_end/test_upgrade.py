@@ -14,10 +14,10 @@ import pytest
 from gateway.app import Gateway
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.tiers import Tier
-from gateway.shared.keys import SCHEMA, Keys
-from gateway.shared.load_messages import Dispatched, ReplicaName, encode
-from gateway.shared.member_record import MemberRecord
-from gateway.shared.order import DRAIN, STRATEGY
+from gateway.shared.link.keys import SCHEMA, Keys
+from gateway.shared.load.load_messages import Dispatched, ReplicaName, encode
+from gateway.shared.orders.order import DRAIN, STRATEGY
+from gateway.shared.processes.member_record import MemberRecord
 from tests.end_to_end.prediction_watch import cached, matched
 from tests.end_to_end.shared_house import MODEL, SharedHouse, shared_house, together
 from tests.fakes.waiting import eventually

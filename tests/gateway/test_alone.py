@@ -9,7 +9,7 @@ from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier
 from gateway.settings import Settings
-from gateway.shared.order import DRAIN, STRATEGY, Order
+from gateway.shared.orders.order import DRAIN, STRATEGY, Order
 from tests.gateway.examples import a_pool, a_router
 
 

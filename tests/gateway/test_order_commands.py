@@ -15,7 +15,7 @@ from gateway.observe.order_desk import OrderDesk
 from gateway.observe.side_server import SideServer
 from gateway.router.order_effects import OrderEffects
 from gateway.router.router import Router
-from gateway.shared.local_orders import LocalOrders
+from gateway.shared.orders.local_orders import LocalOrders
 from tests.fakes.background import running
 from tests.fakes.scripted_server import closed_port
 from tests.gateway.examples import Clock, a_pool, a_router

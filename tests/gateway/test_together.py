@@ -17,8 +17,8 @@ from gateway.kv.routed import Routed
 from gateway.kv.trust import FeedState
 from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
 from gateway.settings import Settings
-from gateway.shared.order import STRATEGY, Order
-from gateway.shared.registry import Details
+from gateway.shared.index.registry import Details
+from gateway.shared.orders.order import STRATEGY, Order
 from gateway.together import Kind, Together
 from loadtest.replica.block_cache import BlockCache
 from loadtest.replica.publisher import EventPublisher

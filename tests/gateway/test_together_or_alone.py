@@ -11,7 +11,7 @@ import pytest
 from gateway.alone import Alone
 from gateway.kv.routed import Routed
 from gateway.settings import Settings
-from gateway.shared.keys import Keys
+from gateway.shared.link.keys import Keys
 from gateway.together import Together
 from gateway.together_or_alone import Fellowship, fellowship
 from tests.gateway.examples import a_pool

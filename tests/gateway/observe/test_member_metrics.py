@@ -5,12 +5,12 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 
 from gateway.observe.member_metrics import MemberMetrics
-from gateway.shared.divergence import Divergence
-from gateway.shared.keys import Keys
-from gateway.shared.member_record import MemberRecord, digest
-from gateway.shared.members import Members
-from gateway.shared.order import DRAIN, Order
-from gateway.shared.order_book import OrderBook
+from gateway.shared.link.keys import Keys
+from gateway.shared.orders.order import DRAIN, Order
+from gateway.shared.orders.order_book import OrderBook
+from gateway.shared.processes.divergence import Divergence
+from gateway.shared.processes.member_record import MemberRecord, digest
+from gateway.shared.processes.members import Members
 from tests.gateway.examples import Clock
 
 

@@ -7,8 +7,8 @@ import pytest
 from gateway.errors import BadRequest, OrderConflict, ServerNotFound
 from gateway.observe.order_desk import OrderDesk
 from gateway.router.order_effects import OrderEffects
-from gateway.shared.local_orders import LocalOrders
-from gateway.shared.order import STRATEGY, Order
+from gateway.shared.orders.local_orders import LocalOrders
+from gateway.shared.orders.order import STRATEGY, Order
 from router_strategies import available
 from tests.gateway.examples import Clock, a_pool, a_router
 

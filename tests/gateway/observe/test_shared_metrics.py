@@ -13,12 +13,12 @@ from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.tiers import Tier
 from gateway.observe.shared_metrics import LoadTeller, SharedMetrics
 from gateway.redis_url import RedisTarget
-from gateway.shared.peer_load import LoadStats
-from gateway.shared.redis_errors import RedisRefused
-from gateway.shared.redis_link import RedisLink
+from gateway.shared.link.redis_errors import RedisRefused
+from gateway.shared.link.redis_link import RedisLink
+from gateway.shared.load.peer_load import LoadStats
 from tests.fakes.redis_servers import RedisServer
-from tests.gateway.shared.links import PATIENT_S, echo, until_given_up
-from tests.gateway.shared.redis_pair import RedisPair
+from tests.gateway.shared.index.redis_pair import RedisPair
+from tests.gateway.shared.link.links import PATIENT_S, echo, until_given_up
 
 A, B = ReplicaKey("m", "a"), ReplicaKey("m", "b")
 

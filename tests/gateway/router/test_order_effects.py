@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from gateway.router.order_effects import OrderEffects
-from gateway.shared.order import DRAIN, STRATEGY, Order
-from gateway.shared.order_book import OrderBook
+from gateway.shared.orders.order import DRAIN, STRATEGY, Order
+from gateway.shared.orders.order_book import OrderBook
 from tests.gateway.examples import a_pool, a_router
 
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 import pytest
 import uvloop
 
-from gateway.shared.redis_link import RedisLink
+from gateway.shared.link.redis_link import RedisLink
 from tests.fakes.redis_servers import FLAVOURS, RedisServer
-from tests.gateway.shared.links import linked
+from tests.gateway.shared.link.links import linked
 
 #: What lies directly on the network is tested on both event loops.
 _ON_BOTH_LOOPS = ("test_redis_client.py", "test_redis_clients.py", "test_redis_link.py", "test_subscription.py")

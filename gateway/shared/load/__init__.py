@@ -1,0 +1,1 @@
+"""What each gateway has sent where, told to the others."""

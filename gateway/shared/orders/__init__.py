@@ -1,0 +1,1 @@
+"""What operators order for all processes, until it is cleared."""

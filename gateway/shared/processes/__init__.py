@@ -1,0 +1,1 @@
+"""Which processes there are, and what they agree on."""
