@@ -41,6 +41,11 @@ RIGHTS = (
 RIGHTS_IN_A_CLUSTER = f"{RIGHTS} +cluster|slots +asking"
 
 
+def _known_to(flavour: str) -> str:
+    """The rights but one that Redis 7.0 takes for a mistake: there is nothing to be allowed there."""
+    return RIGHTS.replace(" +client|setinfo", "") if flavour == "redis-system" else RIGHTS
+
+
 @asynccontextmanager
 async def house_on(
     server: RedisServer,
@@ -272,7 +277,7 @@ async def test_a_wrong_password_is_told_and_costs_no_request(
 @pytest.mark.parametrize("flavour", FLAVOURS)
 async def test_tls_and_a_user_of_few_rights(flavour: str) -> None:
     """All that a fleet needs is allowed, also to write anew what was lost and to hand over; and nothing else."""
-    user = f"gate on >s3same {RIGHTS}"
+    user = f"gate on >s3same {_known_to(flavour)}"
     options = ReplicaOptions(speeds=FAST, buffer_steps=5, capacity_blocks=80)
     with RedisServer(flavour, {"requirepass": "admin", "user": user}) as server:
         serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

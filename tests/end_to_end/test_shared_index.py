@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
-import httpx
 import pytest
 
 from gateway.app import Gateway
@@ -16,6 +15,7 @@ from gateway.kv.trust import FeedState
 from gateway.shared.link.keys import Keys
 from loadtest.replica import ReplicaOptions
 from tests.end_to_end.house import FAST
+from tests.end_to_end.prediction_watch import cached, matched
 from tests.end_to_end.redis_troubles import TROUBLES
 from tests.end_to_end.shared_house import MODEL, SharedHouse, shared_house, together
 from tests.fakes.redis_servers import FLAVOURS
@@ -23,18 +23,6 @@ from tests.fakes.waiting import eventually
 
 INSIDE, OUTSIDE = {"indexer": "inside"}, {"indexer": "outside"}
 PROMPT = " ".join(["the same long beginning"] * 60)
-
-
-def cached(answer: httpx.Response) -> int:
-    """What the replica says it had."""
-    tokens: int = answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
-    return tokens
-
-
-def matched(answer: httpx.Response) -> int:
-    """What the gateway said the replica has, all tiers together."""
-    parts = dict(part.split("=") for part in answer.headers["x-prefixway-matched"].split(","))
-    return sum(int(tokens) for tier, tokens in parts.items() if tier != "prompt")
 
 
 def is_settled(house: SharedHouse, number: int = 0) -> str:
