@@ -33,6 +33,7 @@ from gateway.router.order_effects import OrderEffects
 from gateway.router.router import Router
 from gateway.settings import Settings
 from gateway.shared.index.handover import Handover
+from gateway.shared.index.indexing_watch import IndexingWatch
 from gateway.shared.index.redis_index import RedisIndex
 from gateway.shared.index.redis_writer import RedisWriter
 from gateway.shared.index.registry import Details
@@ -41,7 +42,6 @@ from gateway.shared.index.registry_sweep import RegistrySweep
 from gateway.shared.index.shared_index import SharedIndex
 from gateway.shared.index.succession import Succession, known_replicas
 from gateway.shared.index.written_replica import Owned
-from gateway.shared.link.fault_log import FaultLog
 from gateway.shared.link.keys import SCHEMA, Keys
 from gateway.shared.link.redis_errors import RedisError
 from gateway.shared.link.redis_link import RedisLink
@@ -59,8 +59,6 @@ _LOGGER = logging.getLogger(__name__)
 #: A start does not wait longer for Redis: it can do without.
 _START_S = 2.0
 _FINISH_S = 5.0
-#: How long a replica may be without an index before that is told of.
-_UNINDEXED_S = 10.0
 
 Kind = Literal["gateway", "indexer"]
 
@@ -79,43 +77,23 @@ class Together:
         wall_clock: Callable[[], float],
         schema: int = SCHEMA,
     ) -> None:
-        target = settings.redis
-        if target is None:
-            raise ValueError("no PREFIXWAY_REDIS_URL")
         self.process_id = secrets.token_hex(8)
         self._settings = settings
         self._kind: Kind = kind
         self._leaving = False
         self._has_started = False
-        self._unindexed = FaultLog(
-            _LOGGER, "events that nobody indexes", "the events of all replicas are indexed", clock=clock
-        )
-        self._unindexed_since_s: float | None = None
         self._pool = pool
         self._routed = routed
         self._clock = clock
         self._indexes = settings.shares_index and (kind == "indexer" or settings.indexer == "inside")
         self.keys = Keys(settings.redis_prefix, schema)
-        self.link = RedisLink(
-            target,
-            clock=clock,
-            budget_s=settings.index_budget_ms / 1000,
-            timeout_s=settings.redis_timeout_s,
-            observe_lookup_s=self._looked_up,
-        )
+        self.link = self._make_link()
         self.secret, self._agreement = _secret(settings, self.keys)
         self.orders = FleetOrders(self.link, self.keys, wall_clock=wall_clock)
         self.memory = MemoryIndex()
         self.remote = RedisIndex(self.link, self.keys, secret_id=lambda: self.secret.id)
         self.writer = self._make_writer()
-        self.events = EventFollowing(
-            pool,
-            self._written(),
-            routed,
-            secret=self.secret.value,
-            secret_id=self.secret.id,
-            wall_clock=wall_clock,
-        )
+        self.events = self._make_events(wall_clock)
         self._router: Router | None = None
         self.members = Members(self.keys, self._record, clock=clock)
         self.divergence = Divergence(self.members, clock=clock)
@@ -234,6 +212,29 @@ class Together:
 
     # Parts
 
+    def _make_link(self) -> RedisLink:
+        target = self._settings.redis
+        if target is None:
+            raise ValueError("no PREFIXWAY_REDIS_URL")
+        return RedisLink(
+            target,
+            clock=self._clock,
+            budget_s=self._settings.index_budget_ms / 1000,
+            timeout_s=self._settings.redis_timeout_s,
+            observe_lookup_s=self._looked_up,
+        )
+
+    def _make_events(self, wall_clock: Callable[[], float]) -> EventFollowing:
+        secret = self.secret
+        return EventFollowing(
+            self._pool,
+            self._written(),
+            self._routed,
+            secret=secret.value,
+            secret_id=secret.id,
+            wall_clock=wall_clock,
+        )
+
     def _written(self) -> IndexWriter:
         return Tee(self.memory, self.writer) if self._indexes else self.memory
 
@@ -263,7 +264,8 @@ class Together:
             parts.insert(0, self._agreement)
         after = [self.divergence.check, self._forget_kept]
         if self._settings.shares_index and not self._indexes:
-            after.append(self._watch_indexers)
+            watch = IndexingWatch(lambda: self.events.followable, self._is_indexed, clock=self._clock)
+            after.append(watch.look)
         return Heartbeat(self.link, parts, after=after)
 
     def _listen(self) -> None:
@@ -324,18 +326,9 @@ class Together:
             replicas={replica_number(key): amount for key, amount in known.items()},
         )
 
-    def _watch_indexers(self) -> None:
-        """Where others are to follow the events, see that somebody does."""
-        missing = sorted(key.replica_id for key in self.events.followable if self.remote.entry(key) is None)
-        if not self.link.is_up or not missing:
-            self._unindexed_since_s = None
-            self._unindexed.works()
-            return
-        now = self._clock()
-        self._unindexed_since_s = now if self._unindexed_since_s is None else self._unindexed_since_s
-        if now - self._unindexed_since_s > _UNINDEXED_S:
-            names = f"{', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}"
-            self._unindexed.failed(f"{names}: run `prefixway index` for them, or set PREFIXWAY_INDEXER=inside")
+    def _is_indexed(self, key: ReplicaKey) -> bool:
+        """As far as can be known: without Redis nothing is said to be missing."""
+        return self.remote.entry(key) is not None or not self.link.is_up
 
     def _namespaces(self) -> set[str]:
         return {replica.key.namespace for replica in self._pool.replicas}

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.tiers import Tier
+from gateway.shared.index.epoch_opening import EpochOpening
 from gateway.shared.index.registry import Details
 from gateway.shared.index.writer_lock import LOCK_S, WriterLock, renewal
+from gateway.shared.index.writer_stats import WriterStats
 from gateway.shared.index.written_replica import Owned, Written, WrittenReplica, is_intact, portions
 from gateway.shared.link.fault_log import FaultLog
 from gateway.shared.link.keys import Keys
@@ -47,26 +48,6 @@ class WritingLink(Protocol):
     async def run(self, command: Command) -> Any: ...
 
     async def run_all(self, commands: Sequence[Command]) -> list[Any]: ...
-
-
-@dataclass(slots=True)
-class WriterStats:
-    """Counts only ever grow."""
-
-    blocks_written: int = 0
-    epochs: Counter[str] = field(default_factory=Counter)  # opened, by reason
-    locks_lost: int = 0
-    refused: Counter[str] = field(default_factory=Counter)  # commands, by Redis's error code
-
-
-class _Opening:
-    """A new epoch on its way: its snapshot is taken when its turn comes, pushed piece by piece, then registered."""
-
-    def __init__(self, epoch: int, why: str) -> None:
-        self.epoch = epoch
-        self.why = why
-        self.commands: Iterator[list[Command]] | None = None
-        self.piece: list[Command] = []  # the one that may have to be sent again
 
 
 class RedisWriter:
@@ -97,7 +78,7 @@ class RedisWriter:
         self._lock_s = lock_s
         self._replicas: dict[tuple[str, str], WrittenReplica] = {}
         self._claims: dict[tuple[str, str], str] = {}  # why
-        self._openings: dict[tuple[str, str], _Opening] = {}
+        self._openings: dict[tuple[str, str], EpochOpening] = {}
         self._leaving: list[tuple[WrittenReplica, bool]] = []
         self._stale_sets: list[str] = []
         self._evicted = FaultLog(_LOGGER, "redis loses what is written", "redis keeps what is written", clock=monotonic)
@@ -199,7 +180,7 @@ class RedisWriter:
         if replica is None or replica.key != key:
             return None
         opening = self._openings.get(identity)
-        is_taken = self._is_open(replica) if opening is None else opening.commands is not None
+        is_taken = self._is_open(replica) if opening is None else opening.has_begun
         return replica if is_taken else None
 
     def _outdate(self, identity: tuple[str, str], why: str) -> None:
@@ -357,7 +338,7 @@ class RedisWriter:
             if answer is None:
                 self._replicas[identity].epoch = 0  # another process writes
                 continue
-            self._openings[identity] = _Opening(int(answer), why)
+            self._openings[identity] = EpochOpening(int(answer), why)
 
     async def _push(self) -> None:
         """Some pieces of each snapshot on its way, until locks are to be renewed. Who was not through waits in line."""
@@ -369,35 +350,35 @@ class RedisWriter:
             if asyncio.get_running_loop().time() >= self._renew_at:
                 return
 
-    async def _push_pieces(self, identity: tuple[str, str], opening: _Opening) -> None:
+    async def _push_pieces(self, identity: tuple[str, str], opening: EpochOpening) -> None:
         """Register it when it is through."""
         for _ in range(_SNAPSHOT_PIECES):
             if self._openings.get(identity) is not opening:
                 return  # it left, or restarted, while another one was pushed
-            if opening.commands is None:
-                replica = self._replicas[identity]
-                opening.commands = replica.snapshot(self._keys, opening.epoch, self._owned(replica.key))
-            opening.piece = opening.piece or next(opening.commands, [])
-            if not opening.piece:
+            piece = opening.next_piece(partial(self._snapshot, self._replicas[identity], opening.epoch))
+            if not piece:
                 await self._register(identity, opening)
                 return
-            if not await self._send(identity, opening):
+            if not await self._send(identity, opening, piece):
                 return
 
-    async def _send(self, identity: tuple[str, str], opening: _Opening) -> bool:
+    def _snapshot(self, replica: WrittenReplica, epoch: int) -> Iterator[list[Command]]:
+        return replica.snapshot(self._keys, epoch, self._owned(replica.key))
+
+    async def _send(self, identity: tuple[str, str], opening: EpochOpening, piece: list[Command]) -> bool:
         """One piece, and the lock kept meanwhile. Whether it is still ours."""
         replica = self._replicas[identity]
-        kept, *answers = await self._run_all([self._lock(replica).keep(), *opening.piece])
+        kept, *answers = await self._run_all([self._lock(replica).keep(), *piece])
         if refused := [answer for answer in (kept, *answers) if isinstance(answer, RedisRefused)]:
             self._refused(replica, *refused)
             return False  # and the piece is sent again
-        opening.piece = []
+        opening.sent()
         if not renewal(kept).held:
             self._lost(replica)
             return False
         return self._openings.get(identity) is opening
 
-    async def _register(self, identity: tuple[str, str], opening: _Opening) -> None:
+    async def _register(self, identity: tuple[str, str], opening: EpochOpening) -> None:
         replica = self._replicas[identity]
         details = self._details(replica.key, replica.tiers)
         (before,) = await self._run_all([self._lock(replica).register(opening.epoch, details)])
