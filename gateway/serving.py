@@ -37,32 +37,21 @@ def serve(environ: Mapping[str, str], *, workers: int | None = None, worker: str
     settings = Settings.from_env(given)
     if worker is not None:
         return _work(settings, Inheritance.parse(worker))
-    return _supervise(settings, given) if settings.workers > 1 else _serve_alone(settings)
+    return _supervise(settings, given) if settings.workers > 1 else _run_alone(settings, Gateway)
 
 
 def index(environ: Mapping[str, str]) -> int:
     """``prefixway index``: the indexer alone, until told to stop; the exit status. Raises as :func:`serve` does."""
-    settings = Settings.from_env(environ)
+    return _run_alone(Settings.from_env(environ), IndexService)
 
+
+def _run_alone(settings: Settings, service: Callable[[Settings], Gateway | IndexService]) -> int:
     async def run() -> int:
-        service = IndexService(settings)
+        made = service(settings)
         _spare_the_collector()
-        _on_signals(service.stop, *_STOPPING)
+        _on_signals(made.stop, *_STOPPING)
         _on_signals(_ignore_hangup, signal.SIGHUP)
-        await service.run()
-        return 0
-
-    with _logging(settings):
-        return uvloop.run(run())
-
-
-def _serve_alone(settings: Settings) -> int:
-    async def run() -> int:
-        gateway = Gateway(settings)
-        _spare_the_collector()
-        _on_signals(gateway.stop, *_STOPPING)
-        _on_signals(_ignore_hangup, signal.SIGHUP)
-        await gateway.run()
+        await made.run()
         return 0
 
     with _logging(settings):

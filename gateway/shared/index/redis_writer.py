@@ -134,11 +134,6 @@ class RedisWriter:
         self._renew_at = 0.0
         self._wake.set()
 
-    def rewrite_all(self) -> None:
-        """Nothing that was written means anything any more: the hash secret is another."""
-        for identity in self._replicas:
-            self._outdate(identity, "secret")
-
     # IndexWriter
 
     def apply(self, key: ReplicaKey, tier: Tier, stored: Iterable[int], removed: Iterable[int]) -> None:
