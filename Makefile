@@ -3,12 +3,14 @@
 # make test       all tests but those of real vLLM
 # make test-vllm  tests against two real vLLM replicas on the CPU
 # make check      format, lint, types, import rules     make fmt   format     make bench   what things cost
+#                 (VLLM_ROUTER=path: beside a vllm-router 0.1.17)
 
 VENV ?= .venv
 PYTHON ?= python3
 VLLM_ENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/prefixway/vllm
 BIN := $(VENV)/bin
 STAY ?=
+VLLM_ROUTER ?=
 
 .PHONY: all check test fmt bench demo test-vllm clean
 all: check test
@@ -49,7 +51,9 @@ bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks.kv
 	$(BIN)/python -m benchmarks.shared_index
 	$(BIN)/python -m benchmarks.decide
-	$(BIN)/python -m benchmarks.relay_cost
+	$(BIN)/python -m benchmarks.relay_cost --rounds 3 --seconds 2 $(if $(VLLM_ROUTER),--vllm-router $(VLLM_ROUTER))
+	$(BIN)/python -m benchmarks.long_prompt
+	$(BIN)/python -m benchmarks.many_streams
 
 test-vllm: $(VENV)/.test
 	scripts/vllm/install.sh $(VLLM_ENV)

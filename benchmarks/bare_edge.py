@@ -5,16 +5,22 @@ python -m benchmarks.bare_edge PORT REPLICA_PORT
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
+from typing import NamedTuple
 
 import uvloop
 
 from gateway.asgi_server import listen_socket
+from gateway.edge.admission import Admission
 from gateway.edge.auth import ApiKeys
+from gateway.edge.cors import Cors
 from gateway.edge.edge_app import EdgeApp
-from gateway.edge.headers import Credentials
-from gateway.edge.proxy import Proxy
+from gateway.edge.outbox import Outbox
+from gateway.edge.proxy import Proxy, ProxyRules
+from gateway.edge.retries import RetryBudget
+from gateway.edge.routes import Routes
 from gateway.edge.server import EdgeServer
 from gateway.edge.upstream_pool import UpstreamPool
 from gateway.fleet.origin import Origin
@@ -44,6 +50,16 @@ _DECISION = Decision(
 )
 
 
+class Nothing(NamedTuple):
+    """What is known of a request."""
+
+    work_tokens: int = 0
+    alias: str = ""
+
+
+_NOTHING = Nothing()
+
+
 class OneAttempt:
     """An attempt that keeps no books."""
 
@@ -56,6 +72,8 @@ class OneAttempt:
 
     def first_byte(self) -> None: ...
 
+    def responded(self, response_id: str) -> None: ...
+
     def end(self, outcome: Outcome, *, retry_after_s: float | None = None, usage: Usage | None = None) -> None: ...
 
 
@@ -65,10 +83,13 @@ class OneReplica:
     def __init__(self, origin: Origin) -> None:
         self._attempt = OneAttempt(origin)
 
-    async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> InferenceRequest:
-        return request
+    def prepare_now(self, request: InferenceRequest, *, strategy: str | None = None) -> Nothing:
+        return _NOTHING
 
-    def attempt(self, prepared: InferenceRequest, tried: frozenset[str]) -> OneAttempt:
+    async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> Nothing:
+        return _NOTHING
+
+    def attempt(self, prepared: Nothing, tried: frozenset[str]) -> OneAttempt:
         return self._attempt
 
 
@@ -76,10 +97,34 @@ def _observe(exchange: Exchange) -> None: ...
 
 
 async def main(port: int, replica_port: int) -> None:
-    router = OneReplica(Origin(False, "127.0.0.1", replica_port))
-    proxy = Proxy(router, UpstreamPool(), _observe, clock=time.monotonic, credentials=Credentials())
-    app = EdgeApp(proxy, models=lambda: b"{}", ready=lambda: True, api_keys=ApiKeys([]))
-    await EdgeServer(app, listen_socket("127.0.0.1", port)).run()
+    admission = Admission(
+        max_inflight=10_000,
+        max_inflight_tokens=None,
+        max_queue=0,
+        max_queue_tokens=None,
+        queue_timeout_s=30.0,
+        clock=time.monotonic,
+        call_later=asyncio.get_running_loop().call_later,
+    )
+    outbox = Outbox()
+    proxy = Proxy(
+        OneReplica(Origin(False, "127.0.0.1", replica_port)),
+        UpstreamPool(outbox=outbox),
+        _observe,
+        admission=admission,
+        budget=RetryBudget(),
+        rules=ProxyRules(),
+        clock=time.monotonic,
+    )
+    app = EdgeApp(
+        proxy,
+        routes=Routes(),
+        models=lambda: b"{}",
+        ready=lambda: True,
+        api_keys=ApiKeys(),
+        cors=Cors([]),
+    )
+    await EdgeServer(app, listen_socket("127.0.0.1", port), outbox=outbox).run()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,22 @@
-"""What a decision costs: building the candidates and choosing among them, and everything before it.
+"""What a decision costs: all of it (a chat parsed, tokenized, hashed, looked up, sent somewhere, answered and ended),
+the attempt alone (from choice to end), and the choice alone.
 
     python -m benchmarks.decide
 
-Medians of 5 rounds, in microseconds of one core. No network: the index is in memory, prompts are token ids.
+Medians of 5 rounds, in microseconds of CPU. No network: the index is in memory, and holds every prompt. A word is about
+three tokens of the tokenizer used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import product
 
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.model_card import parse_models
@@ -25,16 +30,17 @@ from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier
 from gateway.kv.trust import FeedState
-from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
 from gateway.prompt.encoders import EncoderRegistry
 from gateway.prompt.inference_request import InferenceRequest
-from gateway.router.candidates import BlockSizes, Candidates
+from gateway.router.prepared import Prepared
 from gateway.router.router import Router
 from loadtest.replica.model_folder import DEFAULT_FOLDER
-from router_strategies import RouteRequest, load
+from router_strategies import load
 
-ROUNDS, REPEATS = 5, 200
-SECRET = b"benchmark"
+ROUNDS, SECONDS = 5, 0.1
+FLEETS = (2, 8, 64)
+STRATEGIES = ("round_robin", "kv_aware")
+PAIRS_OF_WORDS = (20, 1_330, 33_330)
 
 
 class _Events:
@@ -57,71 +63,90 @@ def _pool(replicas: int) -> ReplicaPool:
     return pool
 
 
-def _microseconds(work: Callable[[], object]) -> float:
+def _router(replicas: int, strategy: str, encoders: EncoderRegistry) -> tuple[Router, MemoryIndex, ReplicaPool]:
+    pool, index = _pool(replicas), MemoryIndex()
+    router = Router(
+        pool=pool,
+        index=index,
+        routed=Routed(),
+        events=_Events(),
+        speeds=Speeds(),
+        encoder=encoders.get,
+        strategies={strategy: load(strategy)},
+        strategy=strategy,
+        secret=lambda: b"benchmark",
+        clock=time.monotonic,
+    )
+    return router, index, pool
+
+
+def _chat(pairs_of_words: int) -> bytes:
+    return json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": "hello world " * pairs_of_words}]}
+    ).encode()
+
+
+def _hold(prepared: Prepared, index: MemoryIndex, pool: ReplicaPool) -> None:
+    """Let half of the replicas hold the prompt, and the others half of it."""
+    chain = prepared.chains.get(16, ())
+    for number, replica in enumerate(pool.replicas):
+        index.begin(replica.key, {Tier.L0: chain[: len(chain) // (1 + number % 2)]})
+
+
+async def _serve(router: Router, raw: bytes) -> None:
+    request = InferenceRequest.parse("chat", raw)
+    _try(router, router.prepare_now(request) or await router.prepare(request))
+
+
+def _try(router: Router, prepared: Prepared) -> None:
+    attempt = router.attempt(prepared)
+    attempt.decision.headers()
+    attempt.first_byte()
+    attempt.end(Outcome.OK)
+
+
+async def _microseconds(work: Callable[[], Awaitable[object]]) -> float:
+    """CPU time of all threads, so that neighbours on the machine do not count."""
     rounds = []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
-        for _ in range(REPEATS):
-            work()
-        rounds.append((time.perf_counter() - began) / REPEATS * 1e6)
+        began = now = time.process_time()
+        done = 0
+        while now - began < SECONDS:
+            await work()
+            done += 1
+            now = time.process_time()
+        rounds.append((now - began) / done * 1e6)
     return statistics.median(rounds)
+
+
+async def _measure(replicas: int, strategy: str, pairs: int, encoders: EncoderRegistry) -> None:
+    router, index, pool = _router(replicas, strategy, encoders)
+    raw = _chat(pairs)
+    request = InferenceRequest.parse("chat", raw)
+    _hold(await router.prepare(request), index, pool)
+    prepared = await router.prepare(request)
+
+    async def tried() -> None:
+        _try(router, prepared)
+
+    async def decided() -> None:
+        router.decide(prepared)
+
+    figures = [await _microseconds(work) for work in (partial(_serve, router, raw), tried, decided)]
+    matched = router.decide(prepared).matched or "unread"
+    print(f"{replicas:3} replicas, {2 * pairs:6,} words  {strategy:12}", end="")
+    print("".join(f" {figure:9.1f}" for figure in figures), "us", "", matched)
 
 
 async def main() -> None:
-    registry = EncoderRegistry(str(DEFAULT_FOLDER), hub=None, remote=None, max_prompt_chars=10_000_000)
-    await registry.load("m", "")
-    for replicas in (2, 8, 64):
-        pool, index, routed, speeds, events = _pool(replicas), MemoryIndex(), Routed(), Speeds(), _Events()
-        router = Router(
-            pool=pool,
-            index=index,
-            routed=routed,
-            events=events,
-            speeds=speeds,
-            encoder=registry.get,
-            strategies={"kv_aware": load("kv_aware")},
-            strategy="kv_aware",
-            secret=lambda: SECRET,
-            clock=time.monotonic,
-        )
-        ids = list(range(7_500))
-        chain = extend_chain(chain_root(SECRET, "m", "", "", 16), pack_tokens(ids), 16)
-        for number, replica in enumerate(pool.replicas):
-            index.begin(replica.key, {Tier.L0: chain[: 400 - number]})
-        body = json.dumps({"model": "m", "prompt": ids}).encode()
-        prepared = await router.prepare(InferenceRequest.parse("completions", body))
-        candidates = Candidates(routed, events, BlockSizes(events), speeds)
-        members = list(pool.replicas)
-        strategy = load("kv_aware")
-
-        def build_and_select() -> None:
-            built = candidates.build(prepared, members, time.monotonic())  # noqa: B023
-            strategy.select(RouteRequest(7_500), built)  # noqa: B023
-
-        def attempt() -> None:
-            router.attempt(prepared).end(Outcome.OK)  # noqa: B023
-
-        print(
-            f"{replicas:3} replicas, 7,500 tokens: build and select {_microseconds(build_and_select):7.0f} us, ", end=""
-        )
-        print(f"attempt, booked and ended {_microseconds(attempt):7.0f} us")
-        chat = {"model": "m", "messages": [{"role": "user", "content": "hello brave new world " * 10}]}
-        long = {"model": "m", "messages": [{"role": "user", "content": "hello brave new world " * 1_500}]}
-        for name, request in (("40-word", chat), ("6,000-word", long)):
-            raw = json.dumps(request).encode()
-            print(f"    {name} chat, parsed to decided: {await _whole(router, raw):7.0f} us")
-    registry.close()
-
-
-async def _whole(router: Router, raw: bytes) -> float:
-    rounds = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        for _ in range(REPEATS // 4):
-            prepared = await router.prepare(InferenceRequest.parse("chat", raw))
-            router.attempt(prepared).end(Outcome.OK)
-        rounds.append((time.perf_counter() - began) / (REPEATS // 4) * 1e6)
-    return statistics.median(rounds)
+    encoders = EncoderRegistry(str(DEFAULT_FOLDER), hub=None, remote=None, max_prompt_chars=10_000_000)
+    await encoders.load("m", "")
+    gc.freeze()  # as `prefixway serve` does
+    gc.set_threshold(50_000, 20, 50)
+    print(f"{'':40}  all of it   attempt    decide")
+    for replicas, pairs, strategy in product(FLEETS, PAIRS_OF_WORDS, STRATEGIES):
+        await _measure(replicas, strategy, pairs, encoders)
+    encoders.close()
 
 
 if __name__ == "__main__":

@@ -1,214 +1,147 @@
 """What one relayed request, and one relayed chunk, costs in CPU time: the whole gateway under two strategies, its edge
-alone, and HAProxy where that is installed.
+alone, and others beside them.
 
-    python -m benchmarks.relay_cost [--rounds 5] [--seconds 3]
+    python -m benchmarks.relay_cost [--rounds 5] [--seconds 3] [--vllm-router PATH] [--peer NAME=COMMAND ...]
 
-Every proxy gets the same load in turn, round by round. What counts is the user and system time of its
-process, so the figures hold on a busy machine better than throughput does. Compare ratios within one run
-only. Linux (reads /proc).
+Others are HAProxy (one thread) where that is installed, a vllm-router 0.1.17 whose executable is at PATH, and anything
+that COMMAND starts: {port} and {metrics_port} stand for where it must listen, {urls} for the replicas with commas
+between, {urls_sp} with spaces.
+
+Every proxy gets the same load in turn, round by round, in front of the same two replicas, which cost next to nothing.
+What counts is the user and system time of its process and those it started, from the first question to the last
+answer, so the figures hold on a busy machine better than throughput does: medians over the rounds. Compare ratios
+within one run only. Linux.
 
     post    us per plain request, 32 connections
     stream  us per chunk, 64 connections, 64 chunks an answer, one each 2 ms
+
+Ours has everything on: access log, metrics, receipts, events. No two prompts are equal: 40 words, 50 tokens, of which
+some replica holds the first 32. kv_aware must say so in at least 95 % of its answers, or the run fails. With each
+answer its replica stores one block and evicts one (--turnover), and tells the gateways so.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
-import shutil
-import socket
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import httptools
-import httpx
 import uvloop
 
 from benchmarks.mock_replica import CHUNKS
-from loadtest.replica.model_folder import DEFAULT_FOLDER
-
-_HAPROXY = """
-global
-  nbthread 1
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 60s
-  timeout server 60s
-  option http-no-delay
-frontend in
-  bind 127.0.0.1:{port}
-  default_backend out
-backend out
-  http-reuse always
-  server replica 127.0.0.1:{replica_port}
-"""
-
-
-class Load(NamedTuple):
-    """``per``: what one answer counts for."""
-
-    name: str
-    unit: str
-    connections: int
-    per: int
-    stream: bool
-
-    def request(self) -> bytes:
-        words = b"hello world " * 20
-        body = b'{"model":"m","stream":%b,"messages":[{"role":"user","content":"%b"}]}' % (
-            b"true" if self.stream else b"false",
-            words,
-        )
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
-        return head + b"content-length: %d\r\n\r\n" % len(body) + body
-
+from benchmarks.relay.load import Driven, Driver, Load
+from benchmarks.relay.processes import cpu_s, prepare, replicas
+from benchmarks.relay.prompts import Prompts
+from benchmarks.relay.proxies import (
+    HAPROXY,
+    KV_AWARE,
+    ROUND_ROBIN,
+    VLLM_CACHE_AWARE,
+    VLLM_ROUND_ROBIN,
+    Proxy,
+    running_proxies,
+    vllm_routers,
+)
+from loadtest.replica.model_folder import ModelFolder
 
 LOADS = (Load("post", "request", 32, 1, stream=False), Load("stream", "chunk", 64, CHUNKS, stream=True))
+_LEAST_MATCHED = 0.95
 
 
-class Client(asyncio.Protocol):
-    """Asks again as soon as it is answered."""
+class Target(NamedTuple):
+    """``ours`` may cost at most ``most`` times what ``other`` does."""
 
-    def __init__(self, request: bytes) -> None:
-        self._request = request
-        self._parser = httptools.HttpResponseParser(self)
-        self.answers = 0
+    unit: str
+    ours: str
+    other: str
+    most: float
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.write(self._request)
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_message_complete(self) -> None:
-        if self._parser.get_status_code() != 200:
-            raise SystemExit(f"answered {self._parser.get_status_code()}")
-        self.answers += 1
-        self.transport.write(self._request)
+    def line(self, cost: Mapping[str, float]) -> str:
+        """``cost``: microseconds, of each proxy that was measured."""
+        what = f"{self.ours} / {self.other}, per {self.unit}"
+        if self.other not in cost:
+            return f"  {what:48} -      target <= {self.most}"
+        ratio = cost[self.ours] / cost[self.other]
+        return f"  {what:48} {ratio:5.2f}  target <= {self.most}{'' if ratio <= self.most else '   MISSED'}"
 
 
-async def drive(port: int, load: Load, seconds: float) -> int:
-    """Keep ``load`` on a port for so long; how many answers came."""
-    loop = asyncio.get_running_loop()
-    request = load.request()
-    opening = [loop.create_connection(lambda: Client(request), "127.0.0.1", port) for _ in range(load.connections)]
-    clients = [client for _, client in await asyncio.gather(*opening)]
-    await asyncio.sleep(seconds)
-    for client in clients:
-        client.transport.abort()
-    await asyncio.sleep(0.1)
-    return sum(client.answers for client in clients)
+TARGETS = (
+    Target("request", ROUND_ROBIN, VLLM_ROUND_ROBIN, 0.9),
+    Target("request", KV_AWARE, VLLM_CACHE_AWARE, 1.0),
+    Target("chunk", ROUND_ROBIN, VLLM_ROUND_ROBIN, 1.0),
+    Target("chunk", ROUND_ROBIN, HAPROXY, 1.4),
+    Target("chunk", KV_AWARE, VLLM_ROUND_ROBIN, 1.0),
+    Target("chunk", KV_AWARE, HAPROXY, 1.4),
+)
 
 
-def cpu_s(pid: int) -> float:
-    """User and system time of a process (proc(5): fields 14 and 15 of stat)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+class Costs:
+    """What each proxy took under one load, and how many of kv_aware's answers were matched."""
+
+    def __init__(self, load: Load, proxies: Sequence[Proxy]) -> None:
+        self._load = load
+        self._figures: dict[str, list[float]] = {proxy.name: [] for proxy in proxies}
+        self._answers = self._matched = 0
+
+    def measure(self, proxy: Proxy, prompts: Prompts, seconds: float) -> None:
+        """Microseconds of CPU per unit, once more."""
+        used_s, driven = uvloop.run(_measure(proxy, self._load, prompts, seconds))
+        self._figures[proxy.name].append(1e6 * used_s / (driven.answers * self._load.per))
+        if proxy.strategy == KV_AWARE:
+            self._answers += driven.answers
+            self._matched += driven.matched
+
+    def report(self) -> None:
+        """Print all, with what each is of the first. Raises ``SystemExit`` if too few were matched."""
+        cost = {name: statistics.median(values) for name, values in self._figures.items()}
+        first = next(iter(cost))
+        for name, values in self._figures.items():
+            spread = f"({min(values):.1f} .. {max(values):.1f})"
+            against = f"{cost[name] / cost[first]:6.2f} of {first}"
+            print(f"{self._load.name:8}{name:18}{cost[name]:7.1f} us per {self._load.unit}  {against}  {spread}")
+        share = self._matched / self._answers
+        print(f"  {share:.1%} of the {self._answers} answers of {KV_AWARE} matched, target >= {_LEAST_MATCHED:.0%}")
+        for target in TARGETS:
+            if target.unit == self._load.unit:
+                print(target.line(cost), flush=True)
+        if share < _LEAST_MATCHED:
+            raise SystemExit(f"{KV_AWARE} was not measured: too few of its answers were matched")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return cast("int", probe.getsockname()[1])
+async def _measure(proxy: Proxy, load: Load, prompts: Prompts, seconds: float) -> tuple[float, Driven]:
+    async with Driver(proxy.port, load, prompts) as driver:
+        before_s = cpu_s(proxy.pid)
+        driven = await driver.run(seconds)
+        return cpu_s(proxy.pid) - before_s, driven
 
 
-@contextmanager
-def running(*command: str, port: int, settings: Mapping[str, str] | None = None) -> Iterator[int]:
-    """The process of a command that listens on a port, once it does."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **(settings or {})})
-    try:
-        while socket.socket().connect_ex(("127.0.0.1", port)):
-            if process.poll() is not None:
-                raise SystemExit(f"{command[0]} ended with {process.returncode}")
-        yield process.pid
-    finally:
-        process.kill()
-        process.wait()
-
-
-def measure(pid: int, port: int, load: Load, seconds: float) -> float:
-    """Microseconds of CPU per unit."""
-    before = cpu_s(pid)
-    answers = uvloop.run(drive(port, load, seconds))
-    return 1e6 * (cpu_s(pid) - before) / max(1, answers * load.per)
-
-
-def settings_of(strategy: str, port: int, replica_port: int) -> dict[str, str]:
-    """The whole gateway as a user runs it, access log and metrics included."""
-    return {
-        "PREFIXWAY_LISTEN": f"127.0.0.1:{port}",
-        "PREFIXWAY_METRICS_LISTEN": "127.0.0.1:0",
-        "PREFIXWAY_ADMIN_LISTEN": "127.0.0.1:0",
-        "PREFIXWAY_REPLICAS": f"a=http://127.0.0.1:{replica_port},b=http://127.0.0.1:{replica_port}",
-        "PREFIXWAY_STRATEGY": strategy,
-        "PREFIXWAY_TOKENIZER": str(DEFAULT_FOLDER),
-        "PREFIXWAY_LOG_LEVEL": "error",
-    }
-
-
-def until_answered(port: int, load: Load) -> None:
-    """Return when a request is answered with 200: the gateway has met its replicas."""
-    url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    body = load.request().partition(b"\r\n\r\n")[2]
-    while httpx.post(url, content=body, trust_env=False, timeout=10).status_code != 200:
-        time.sleep(0.1)
-
-
-def report(load: Load, figures: dict[str, list[float]]) -> None:
-    first = next(iter(figures))
-    base = statistics.median(figures[first])
-    for name, values in figures.items():
-        median = statistics.median(values)
-        spread = f"({min(values):.1f} .. {max(values):.1f})"
-        print(f"{load.name:8}{name:12}{median:7.1f} us per {load.unit}  this/{first} {median / base:5.2f}  {spread}")
-
-
-def main() -> None:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
-    options = parser.parse_args()
-    with ExitStack() as stack:
-        replica_port = free_port()
-        stack.enter_context(
-            running(sys.executable, "-m", "benchmarks.mock_replica", str(replica_port), port=replica_port)
-        )
-        proxies = {"edge": free_port()}
-        command: tuple[str, ...] = (
-            sys.executable,
-            "-m",
-            "benchmarks.bare_edge",
-            str(proxies["edge"]),
-            str(replica_port),
-        )
-        pids = {"edge": stack.enter_context(running(*command, port=proxies["edge"]))}
-        for strategy in ("round_robin", "kv_aware"):
-            port = proxies[strategy] = free_port()
-            settings = settings_of(strategy, port, replica_port)
-            command = (sys.executable, "-m", "gateway", "serve")
-            pids[strategy] = stack.enter_context(running(*command, port=port, settings=settings))
-            until_answered(port, LOADS[0])
-        if shutil.which("haproxy"):
-            port = proxies["haproxy"] = free_port()
-            config = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "haproxy.cfg"
-            config.write_text(_HAPROXY.format(port=port, replica_port=replica_port))
-            pids["haproxy"] = stack.enter_context(running("haproxy", "-f", str(config), "-db", port=port))
+    parser.add_argument("--turnover", type=int, default=1, metavar="BLOCKS")
+    parser.add_argument("--vllm-router", default="", metavar="PATH")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = _options()
+    prepare()
+    peers = vllm_routers(options.vllm_router) if options.vllm_router else {}
+    peers |= {name: command for name, _, command in (peer.partition("=") for peer in options.peer)}
+    prompts = Prompts.short(ModelFolder())
+    with (
+        replicas("--turnover", str(options.turnover)) as behind,
+        running_proxies(behind.ports, peers, prompts) as proxies,
+    ):
         for load in LOADS:
-            figures: dict[str, list[float]] = {name: [] for name in proxies}
+            costs = Costs(load, proxies)
             for _ in range(options.rounds):
-                for name, port in proxies.items():
-                    figures[name].append(measure(pids[name], port, load, options.seconds))
-            report(load, figures)
+                for proxy in proxies:
+                    costs.measure(proxy, prompts, options.seconds)
+            costs.report()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ The map. Each folder is a room with one job; imports point downwards only.
     fleet/    prompt/       replicas and their load     | text -> tokens -> block hashes
     settings  errors        the environment             | what can go wrong, and its HTTP status
 
+Beside ``app`` lie the modules that put its parts together: ``edge_parts``, ``fleet_parts``, ``alone`` and ``together``.
+
 ``router_strategies`` lies below all of it: pure functions from candidates to a choice.
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
@@ -21,11 +22,20 @@ _LONG_REST_S = 1.0  # the system has no more descriptors or memory to give
 
 
 class Acceptor:
-    """Begins at once, in a running event loop. It can stand where uvicorn keeps its :class:`asyncio.Server`."""
+    """Begins at once, in a running event loop."""
 
-    def __init__(self, listening: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        protocol: Callable[[], asyncio.Protocol],
+        *,
+        tls: ssl.SSLContext | None = None,
+        handshake_timeout_s: float = 10.0,
+    ) -> None:
         """``listening`` is its own from here; ``protocol`` makes one for a new connection."""
         self._loop = asyncio.get_running_loop()
+        self._tls = tls
+        self._handshake_timeout_s = None if tls is None else handshake_timeout_s
         self._socket = listening
         self._protocol = protocol
         self._began_s = 0.0
@@ -95,6 +105,8 @@ class Acceptor:
     async def _connect(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         try:
-            await self._loop.connect_accepted_socket(self._protocol, connection)
-        except OSError:  # the client has left
+            await self._loop.connect_accepted_socket(
+                self._protocol, connection, ssl=self._tls, ssl_handshake_timeout=self._handshake_timeout_s
+            )
+        except OSError:  # the client has left, or does not speak TLS
             connection.close()

@@ -14,6 +14,7 @@ from gateway.kv.index import PrefixMatcher
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.router.order_effects import OrderEffects
+from gateway.router.response_homes import Directory
 from gateway.router.router import Router
 from gateway.settings import Settings
 from gateway.shared.orders.local_orders import LocalOrders
@@ -32,6 +33,7 @@ class Alone:
         self.orders = LocalOrders(wall_clock=wall_clock)
         self.memory = MemoryIndex()
         self.index: PrefixMatcher = self.memory
+        self.responses: Directory | None = None
         self.events = EventFollowing(
             pool, self.memory, routed, secret=self.secret.value, secret_id=self.secret.id, wall_clock=wall_clock
         )

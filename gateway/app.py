@@ -6,10 +6,10 @@ Nothing here decides anything. Two gateways can live in one process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from time import monotonic
 
@@ -17,12 +17,7 @@ from prometheus_client import CollectorRegistry
 
 import router_strategies
 from gateway.asgi_server import ListenSockets, listen_sockets
-from gateway.edge.auth import ApiKeys
-from gateway.edge.edge_app import EdgeApp
-from gateway.edge.headers import Credentials
-from gateway.edge.proxy import Proxy
-from gateway.edge.server import EdgeServer
-from gateway.edge.upstream_pool import UpstreamPool
+from gateway.edge_parts import EdgeParts
 from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
@@ -43,6 +38,7 @@ from gateway.prompt.encoders import EncoderRegistry
 from gateway.prompt.tokenizer_hub import TokenizerHub
 from gateway.router.encoder_loading import EncoderLoading
 from gateway.router.exchange import Exchange
+from gateway.router.response_homes import ResponseHomes
 from gateway.router.router import Router
 from gateway.settings import Settings, SettingsError
 from gateway.shared.link.keys import SCHEMA
@@ -50,6 +46,9 @@ from gateway.supervisor import Part, keep_running
 from gateway.together_or_alone import fellowship
 
 _log = logging.getLogger(__name__)
+
+_ACCESS_LOG_REST_S = 0.2
+_PARTING_S = 1.0  # for who was just sending on a connection that was idle; docs/edge.md counts it
 
 
 class Gateway:
@@ -60,27 +59,28 @@ class Gateway:
         settings: Settings,
         *,
         sockets: ListenSockets | None = None,
-        linger_s: float = 1.0,
+        linger_s: float | None = None,
         clock: Callable[[], float] = monotonic,
         schema: int = SCHEMA,
     ) -> None:
         """Builds and binds everything. Raises ``SettingsError`` or ``OSError`` that says what is wrong.
 
         ``sockets``: bound by somebody else, who also tells where they are, and when to :meth:`accept`.
-        ``linger_s``: how long new arrivals are still served after :meth:`stop`, while load balancers look elsewhere.
+        ``linger_s``: instead of the setting.
         ``schema``: that of the keys in Redis, for a test of an upgrade.
         """
         self._settings = settings
         self._clock = clock
-        self._linger_s = linger_s
+        self._linger_s = settings.linger_s if linger_s is None else linger_s
         self._is_worker = sockets is not None
         self._draining = False
         self._retired = False
         self._leave = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._gate = asyncio.Event()
         self.stopped = False
-        self._lines = LineWriter(sys.stdout, shared=self._is_worker) if settings.access_log else None
-        self.pool, self._routed, self._speeds = ReplicaPool(), Routed(), Speeds()
+        self._lines = self._access_lines()
+        self.pool, self._routed, self._speeds = ReplicaPool(stall_s=settings.stall_s), Routed(), Speeds()
         self.fellowship = fellowship(settings, self.pool, self._routed, clock=clock, wall_clock=_unix_s, schema=schema)
         self._probes = probes_of(settings, self.pool, clock)
         self._discovery = discovery_of(settings, self.pool)
@@ -89,25 +89,28 @@ class Gateway:
         self._loading = EncoderLoading(self._encoders)
         self.router = self._make_router()
         self.fellowship.attach(self.router)
-        self._upstream = UpstreamPool(
-            connect_timeout_s=settings.connect_timeout_s, silence_timeout_s=settings.chunk_timeout_s
-        )
         self._registry = CollectorRegistry()
         self._requests = self._make_metrics()
         self._observers = [self._requests.observe, *self._access_log()]
         self._sockets = sockets or listen_sockets(settings.listen, settings.metrics_listen, settings.admin_listen)
-        self.edge = self._make_edge()
+        self._edge = self._make_edge()
+        self.edge = self._edge.server
         self.metrics = SideServer(ProbeApp(self._registry, self.is_ready), self._sockets.metrics)
         self.admin = self._make_admin()
         for listener in (self.fellowship.events, self._loading, self._requests):
             self.pool.listen(listener)
-        self.parts: tuple[Part, ...] = (
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What runs by itself, beside the public port."""
+        return (
             self._discovery,
             self._probes,
             *self.fellowship.parts,
             self._loading,
             self.metrics,
             self.admin,
+            *self._edge.parts,
         )
 
     def is_ready(self) -> bool:
@@ -117,7 +120,8 @@ class Gateway:
     @property
     def url(self) -> str:
         """Where the OpenAI API is, as a URL."""
-        return f"http://{self._settings.listen._replace(port=self.edge.port)}"
+        scheme = "https" if self._settings.tls_cert else "http"
+        return f"{scheme}://{self._settings.listen._replace(port=self.edge.port)}"
 
     async def until_complete(self) -> None:
         """Wait until every configured replica is up and its tokenizer was looked for: for demos and tests."""
@@ -129,12 +133,23 @@ class Gateway:
         while not complete():  # noqa: ASYNC110 - many things, none of which has an event
             await asyncio.sleep(0.02)
 
-    def stop(self) -> None:
-        """Let :meth:`run` finish what runs, and return. Nobody else serves: it says that it is not ready any more."""
+    def stop(self, *, linger: bool = True) -> None:
+        """Let :meth:`run` finish what runs, and return. Nobody else serves: it says that it is not ready any more.
+
+        ``linger``: serve on for the linger time first, for load balancers; a person who stops it does not wait for any.
+        """
+        if not linger:
+            self._linger_s = 0.0
         self._draining = True
         self._leave.set()
         if self._retired:
             self.edge.drain()
+
+    def hurry(self) -> None:
+        """Stop, and wait for nothing: what runs is broken off."""
+        self._hurry.set()
+        self.stop()
+        self.edge.abandon()
 
     def retire(self) -> None:
         """The same, in favour of others who accept on the same socket: clients are given time to go over to them."""
@@ -186,9 +201,8 @@ class Gateway:
             await self.edge.run()
 
     def _close(self) -> None:
-        self.edge.abandon()
+        self._edge.close()
         self._encoders.close()
-        self._upstream.close()
         self.metrics.close()
         self.admin.close()
         if self._lines is not None:
@@ -196,15 +210,30 @@ class Gateway:
 
     async def _drain(self, serving: asyncio.Task[None]) -> None:
         """New arrivals are served for a moment more, by others or here; then no more."""
-        _log.info("draining: %d connections open", self.connections)
+        _log.info("%s", self._plan())
         self.edge.part()
         if not self._retired:
-            await asyncio.sleep(self._linger_s if self.connections else 0)
-        await self.edge.hand_over(self._settings.drain_s if self._retired else self._linger_s)
-        self.edge.drain()
+            await self._linger()
+        await self.edge.hand_over(self._settings.drain_s if self._retired else min(self._linger_s, _PARTING_S))
+        if not self.edge.draining:  # a second time would break off what runs
+            self.edge.drain()
         self.accept()
         await serving
         _log.info("drained")
+
+    def _plan(self) -> str:
+        """What is done from now on, for who waits for the end."""
+        serving = f"serving on for {self._linger_s:g} s, then " if self._linger_s and not self._retired else ""
+        return (
+            f"draining: {serving}up to {self._settings.drain_s:g} s for what runs; {self.connections} connections open;"
+            " asked again to stop, it breaks them off"
+        )
+
+    async def _linger(self) -> None:
+        """A load balancer that has not noticed yet still sends requests here, over new connections too."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._linger_s):
+                await self._hurry.wait()
 
     def _announce(self) -> None:
         settings = self._settings
@@ -240,41 +269,49 @@ class Gateway:
             strategy=self._settings.strategy,
             secret=lambda: self.fellowship.secret.value,
             clock=self._clock,
+            always_read=self._settings.read_prompts == "always",
+            homes=ResponseHomes(self.fellowship.responses, clock=self._clock),
         )
 
-    def _make_edge(self) -> EdgeServer:
-        settings = self._settings
-        proxy = Proxy(
+    def _make_edge(self) -> EdgeParts:
+        edge = EdgeParts(
+            self._settings,
             self.router,
-            self._upstream,
-            self._observe,
-            clock=self._clock,
-            credentials=Credentials.of(replica_api_key=settings.replica_api_key, api_keys=bool(settings.api_keys)),
-            show_receipt=settings.shows_receipt,
-            hold_head=settings.hold_head,
-            max_body_bytes=int(settings.max_body_mb * 1_000_000),
-            session_headers=settings.session_headers,
-            strategy_header=settings.client_strategy,
-        )
-        app = EdgeApp(
-            proxy,
-            models=lambda: models_page(self.pool),
+            self._sockets.public,
+            shared=self._is_worker,
+            observe=self._observe,
+            unreadable=self._requests.unreadable,
+            models=lambda: models_page(self.pool, self._settings.model_aliases),
             ready=self.is_ready,
-            api_keys=ApiKeys(settings.api_keys),
+            heard=lambda origin: self.pool.heard(origin, self._clock()),
+            clock=self._clock,
         )
-        return EdgeServer(app, self._sockets.public, shared=self._is_worker, drain_timeout_s=settings.drain_s)
+        for collector in edge.collectors:
+            self._registry.register(collector)
+        return edge
 
     def _make_metrics(self) -> RequestMetrics:
         for collector in (self._fleet_metrics(), *self.fellowship.collectors):
             self._registry.register(collector)
-        return RequestMetrics(self._registry, self.pool.knows_model)
+        return RequestMetrics(self._registry, self.pool.names.knows)
 
     def _observe(self, exchange: Exchange) -> None:
         for observe in self._observers:
             observe(exchange)
 
+    def _access_lines(self) -> LineWriter | None:
+        if not self._settings.access_log:
+            return None
+        return LineWriter(
+            sys.stdout,
+            shared=self._is_worker,
+            most_queued=50_000,
+            rest_s=_ACCESS_LOG_REST_S,
+            on_broken=lambda error: _log.warning("the access log cannot be written to standard output: %s", error),
+        )
+
     def _access_log(self) -> list[Callable[[Exchange], None]]:
-        return [AccessLog(self._lines.write, _wall_clock).observe] if self._lines else []
+        return [AccessLog(self._lines.write, _unix_s).observe] if self._lines else []
 
     def _fleet_metrics(self) -> FleetMetrics:
         return FleetMetrics(
@@ -284,6 +321,7 @@ class Gateway:
             self._speeds,
             unknown_settings=len(self._settings.unknown),
             log_lines_dropped=lambda: self._lines.dropped if self._lines else 0,
+            retries_refused=lambda: self._edge.budget.refused,
             clock=self._clock,
         )
 
@@ -307,13 +345,14 @@ class Gateway:
             ready=self.is_ready,
             settings=self._settings.effective(),
             unknown_settings=self._settings.unknown,
+            more={"edge": self._edge.counts, "admission": self._edge.admission.counts},
             clock=self._clock,
         )
         app = admin_app(status.status, status.replicas, self._settings.admin_token, desk)
         return SideServer(app, self._sockets.admin)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def running_gateway(settings: Settings, *, schema: int = SCHEMA) -> AsyncIterator[Gateway]:
     """A gateway that runs inside the block, and drains at its end."""
     gateway = Gateway(settings, linger_s=0, schema=schema)

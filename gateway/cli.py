@@ -14,6 +14,7 @@ import uvloop
 import router_strategies
 from gateway import __version__
 from gateway.admin_client import AdminRefusedError, AdminUnreachableError
+from gateway.client_keys import hashed
 from gateway.order_commands import add_order_commands, run_order
 from gateway.settings import Settings, SettingsError
 
@@ -53,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--stay", action="store_true", help="keep the gateway up afterwards")
     demo.add_argument("--seed", type=int, default=1, help="of the load (default: 1)")
     demo.set_defaults(run=_demo)
+    hash_key = commands.add_parser("hash-key", help="read an API key, print what may stand for it in a file of keys")
+    hash_key.set_defaults(run=_hash_key)
     add_order_commands(commands, _order)
     return parser
 
@@ -88,6 +91,15 @@ def _order(arguments: argparse.Namespace) -> int:
     except AdminUnreachableError as error:
         _say(f"prefixway: {error}")
         return _UNREACHABLE
+    return 0
+
+
+def _hash_key(_: argparse.Namespace) -> int:
+    """From standard input: what stands in argv, everybody on the machine can read."""
+    try:
+        print(hashed(sys.stdin.read().strip()))
+    except ValueError as error:
+        return _say(f"prefixway: {error}")
     return 0
 
 

@@ -68,9 +68,13 @@ class IndexService:
         """Some replica has been healthy since start. Whether Redis answers is told, and no reason to end this."""
         return self.pool.was_ready and not self._stop.is_set()
 
-    def stop(self) -> None:
-        """Let :meth:`run` hand over what it knows, and return."""
+    def stop(self, *, linger: bool = True) -> None:
+        """Let :meth:`run` hand over what it knows, and return. ``linger`` is nothing to it: it serves nobody."""
         self._stop.set()
+
+    def hurry(self) -> None:
+        """The same: a hand-over has a time limit of its own."""
+        self.stop()
 
     async def run(self) -> None:
         """Index until :meth:`stop`."""
@@ -101,6 +105,7 @@ class IndexService:
             Speeds(),
             unknown_settings=len(self._settings.unknown),
             log_lines_dropped=lambda: 0,
+            retries_refused=lambda: 0,
             clock=self._clock,
         )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 
 import uvloop
 
@@ -48,8 +51,11 @@ def index(environ: Mapping[str, str]) -> int:
 def _run_alone(settings: Settings, service: Callable[[Settings], Gateway | IndexService]) -> int:
     async def run() -> int:
         made = service(settings)
+        _allow_many_sockets()
         _spare_the_collector()
-        _on_signals(made.stop, *_STOPPING)
+        asked = _first_and_then(lambda number: made.stop(linger=number != signal.SIGINT), lambda _: made.hurry())
+        for number in _STOPPING:
+            _on_signals(partial(asked, number), number)
         _on_signals(_ignore_hangup, signal.SIGHUP)
         await made.run()
         return 0
@@ -61,7 +67,8 @@ def _run_alone(settings: Settings, service: Callable[[Settings], Gateway | Index
 def _supervise(settings: Settings, environ: Mapping[str, str]) -> int:
     async def run() -> int:
         supervisor = Supervisor(settings, environ)
-        _on_signals(supervisor.stop, *_STOPPING)
+        for number in _STOPPING:
+            _on_signals(partial(supervisor.stop, linger=number != signal.SIGINT), number)
         _on_signals(supervisor.renew, signal.SIGHUP)
         return await supervisor.run()
 
@@ -74,6 +81,7 @@ def _work(settings: Settings, inheritance: Inheritance) -> int:
         sockets = inheritance.listen_sockets()
         side = [sockets.metrics.getsockname(), sockets.admin.getsockname()]
         gateway = Gateway(settings, sockets=sockets)
+        _allow_many_sockets()
         _spare_the_collector()
         worker = Worker(gateway, await Channel.open(inheritance.channel_end(), Order))
         _on_signals(worker.leave, *_STOPPING)
@@ -84,6 +92,26 @@ def _work(settings: Settings, inheritance: Inheritance) -> int:
 
     with _logging(settings, shared=True, always={"worker": inheritance.slot, "pid": os.getpid()}):
         return uvloop.run(run())
+
+
+def _allow_many_sockets() -> None:
+    """Each request under way takes two descriptors, and the usual limit of 1,024 is the shell's, not the system's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # some systems call a limit infinite, and have one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _first_and_then(
+    first: Callable[[signal.Signals], None], then: Callable[[signal.Signals], None]
+) -> Callable[[signal.Signals], None]:
+    """Who asks twice to stop does not want to wait."""
+    steps = itertools.chain([first], itertools.repeat(then))
+
+    def step(number: signal.Signals) -> None:
+        next(steps)(number)
+
+    return step
 
 
 def _ignore_hangup() -> None:

@@ -8,15 +8,43 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import router_strategies
+from gateway.client_keys import ClientKey, read_client_keys
 from gateway.redis_url import RedisTarget
+from gateway.setting_values import (
+    KvEvents,
+    Listen,
+    RedisUrl,
+    Secret,
+    read_aliases,
+    read_amount,
+    read_api_keys,
+    read_count,
+    read_credential,
+    read_duration,
+    read_fraction,
+    read_header_names,
+    read_json_object,
+    read_kv_events,
+    read_limit,
+    read_limit_s,
+    read_listen,
+    read_one_of,
+    read_optional_path,
+    read_origins,
+    read_positive,
+    read_redis_url,
+    read_routes,
+    read_switch,
+    read_text,
+    read_workers,
+)
 
 PREFIX = "PREFIXWAY_"
 
@@ -28,141 +56,7 @@ class SettingsError(ValueError):
     """A setting is wrong; the message names it and says what it may be."""
 
 
-class Listen(NamedTuple):
-    """Where to listen. ``host`` is bare: no brackets around IPv6. Port 0: any free one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
-
-
-class KvEvents(NamedTuple):
-    """``mode``: auto (ask each replica), off, or fixed: every replica publishes at ``events`` and ``replay``."""
-
-    mode: str
-    events: str | None = None
-    replay: str | None = None
-
-
-class Secret(str):
-    """A string that is never shown."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'" if self else "''"
-
-
-class RedisUrl(Secret):
-    """A URL that :meth:`RedisTarget.parse` takes, or empty."""
-
-    __slots__ = ()
-
-    @property
-    def shown(self) -> str:
-        """Without passwords."""
-        return RedisTarget.parse(self).shown if self else ""
-
-
-def _text(value: str) -> str:
-    return value
-
-
-def _listen(value: str) -> Listen:
-    host, separator, port = value.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("must be host:port, like 0.0.0.0:8080")
-    return Listen(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - an empty host means every interface
-
-
-def _switch(value: str) -> bool:
-    words = {
-        "true": True,
-        "yes": True,
-        "on": True,
-        "1": True,
-        "false": False,
-        "no": False,
-        "off": False,
-        "0": False,
-    }
-    if value.lower() not in words:
-        raise ValueError("must be true or false")
-    return words[value.lower()]
-
-
-def _positive(value: str) -> float:
-    number = float(value) if re.fullmatch(r"\d+(\.\d*)?|\.\d+", value) else 0.0
-    if number <= 0:
-        raise ValueError("must be a number above 0")
-    return number
-
-
-def _count(value: str) -> int:
-    if not value.isdecimal() or int(value) == 0:
-        raise ValueError("must be a whole number above 0")
-    return int(value)
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def read(value: str) -> str:
-        if value.lower() not in words:
-            raise ValueError(f"must be one of {', '.join(words)}")
-        return value.lower()
-
-    return read
-
-
-def _words(value: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in value.split(",") if word.strip())
-
-
-def _headers(value: str) -> tuple[str, ...]:
-    return tuple(word.lower() for word in _words(value))
-
-
-def _secrets(value: str) -> tuple[Secret, ...]:
-    return tuple(Secret(word) for word in re.split(r"[,\s]+", value) if word)
-
-
-def _options(value: str) -> Mapping[str, object]:
-    try:
-        options = json.loads(value)
-    except ValueError as error:
-        raise ValueError(f"must be a JSON object: {error}") from error
-    if not isinstance(options, dict):
-        raise ValueError("must be a JSON object")
-    return options
-
-
-def _file(value: str) -> Path | None:
-    return Path(value) if value else None
-
-
-def _redis_url(value: str) -> RedisUrl:
-    if value:
-        RedisTarget.parse(value)
-    return RedisUrl(value)
-
-
-def _kv_events(value: str) -> KvEvents:
-    if value.lower() in ("auto", "off"):
-        return KvEvents(value.lower())
-    events, _, rest = value.partition(",")
-    replay = rest.removeprefix("replay=") if rest else None
-    for endpoint in (events, replay):
-        if endpoint is not None and not endpoint.startswith(("tcp://", "ipc://")):
-            raise ValueError("must be auto, off, or tcp://{host}:5557,replay=tcp://{host}:5657")
-    return KvEvents("fixed", events, replay)
-
-
-def setting(default: str, doc: str, read: Callable[[str], Any] = _text, *, unit: str = "") -> Any:
+def setting(default: str, doc: str, read: Callable[[str], Any] = read_text, *, unit: str = "") -> Any:
     """A field of :class:`Settings`: ``default`` as a user would write it, and what it means."""
     return field(
         default_factory=lambda: read(default),
@@ -174,78 +68,144 @@ def setting(default: str, doc: str, read: Callable[[str], Any] = _text, *, unit:
 class Settings:
     """All settings, checked. ``unknown`` are names in the environment that look like ours and are not."""
 
-    listen: Listen = setting("0.0.0.0:8080", "The OpenAI API, /livez, /readyz, /health.", _listen)
-    metrics_listen: Listen = setting("0.0.0.0:9464", "Read-only: /metrics, /livez, /readyz.", _listen)
+    listen: Listen = setting("0.0.0.0:8080", "The OpenAI API, /livez, /readyz, /health.", read_listen)
+    metrics_listen: Listen = setting("0.0.0.0:9464", "Read-only: /metrics, /livez, /readyz.", read_listen)
     admin_listen: Listen = setting(
-        "127.0.0.1:9465", "/status and /replicas; anything but loopback needs an admin token.", _listen
+        "127.0.0.1:9465", "/status and /replicas; anything but loopback needs an admin token.", read_listen
     )
-    admin_token: Secret = setting("", "Bearer token of the admin port.", Secret)
+    admin_token: Secret = setting("", "Bearer token of the admin port.", read_credential)
     strategy: str = setting(
         "kv_aware",
         "Where requests go: the name of a file in `router_strategies/`; `prefixway serve --help` lists them.",
         router_strategies.canonical,
     )
-    strategy_options: Mapping[str, object] = setting("{}", "JSON: the strategy's options.", _options)
-    client_strategy: bool = setting("false", "Whether a request may choose with `x-prefixway-strategy`.", _switch)
+    strategy_options: Mapping[str, object] = setting("{}", "JSON: the strategy's options.", read_json_object)
+    client_strategy: bool = setting("false", "Whether a request may choose with `x-prefixway-strategy`.", read_switch)
     replicas: str = setting("", "Comma list of `[id=]url[?events=tcp://..&replay=tcp://..&speed=1.0]`.")
-    replicas_file: Path | None = setting("", "YAML list of replicas, read again when it changes.", _file)
-    discovery: str = setting("static", "How replicas are found: static.", _one_of("static"))
+    replicas_file: Path | None = setting("", "YAML list of replicas, read again when it changes.", read_optional_path)
+    discovery: str = setting("static", "How replicas are found: static.", read_one_of("static"))
     kv_events: KvEvents = setting(
         "auto",
         "Where replicas publish KV events: auto asks them, off, or `tcp://{host}:5557,replay=tcp://{host}:5657`.",
-        _kv_events,
+        read_kv_events,
     )
     index: str = setting(
         "auto",
         "Where the index lies: memory, or redis for all gateways together (auto: redis if there is a URL).",
-        _one_of("auto", "memory", "redis"),
+        read_one_of("auto", "memory", "redis"),
     )
     redis_url: RedisUrl = setting(
         "",
         "`redis://[[user]:password@]host[:port][/db]`, `rediss://` with TLS, `unix:///path`, "
         "`redis+cluster://host:port,...`, `redis+sentinel://host:port,.../name`.",
-        _redis_url,
+        read_redis_url,
     )
     redis_password: Secret = setting("", "Instead of one in the URL.", Secret)
     redis_prefix: str = setting("pw", "What our keys in Redis begin with: one for each fleet.")
-    redis_timeout_s: float = setting("1", "For one answer of Redis, in the background.", _positive, unit="s")
+    redis_timeout_s: float = setting("1", "For one answer of Redis, in the background.", read_positive, unit="s")
     index_budget_ms: float = setting(
-        "5", "How long a request waits at most for the index in Redis.", _positive, unit="ms"
+        "5", "How long a request waits at most for the index in Redis.", read_positive, unit="ms"
     )
     indexer: str = setting(
         "inside",
         "Who follows the replicas' events into Redis: the gateways (inside), or `prefixway index` (outside).",
-        _one_of("inside", "outside"),
+        read_one_of("inside", "outside"),
     )
-    share_load: bool = setting("true", "Whether gateways on one Redis tell each other what they send where.", _switch)
+    share_load: bool = setting(
+        "true", "Whether gateways on one Redis tell each other what they send where.", read_switch
+    )
     tokenizer: str = setting("auto", "auto, a folder or tokenizer.json, a hub name[@revision], or `model=path,...`.")
-    max_prompt_chars: int = setting("4000000", "Longer prompts are not tokenized here.", _count, unit="characters")
+    max_prompt_chars: int = setting("4000000", "Longer prompts are not tokenized here.", read_count, unit="characters")
+    read_prompts: str = setting(
+        "auto",
+        "Whether prompts are tokenized under strategies that do not read them, for what the receipt says: auto (no), "
+        "always.",
+        read_one_of("auto", "always"),
+    )
     hash_secret: Secret = setting("", "Keys the block hashes; made at random when empty.", Secret)
-    session_headers: tuple[str, ...] = setting("x-session-id", "Headers that name a session.", _headers)
-    api_keys: tuple[Secret, ...] = setting("", "Keys that clients must send as a bearer token; a list.", _secrets)
-    replica_api_key: Secret = setting("", "The key that replicas want.", Secret)
+    session_headers: tuple[str, ...] = setting("x-session-id", "Headers that name a session.", read_header_names)
+    api_keys: tuple[ClientKey, ...] = setting(
+        "", "Keys that clients must send: a list of `key`, `name=key` or `name=sha256:...`.", read_api_keys
+    )
+    api_keys_file: Path | None = setting(
+        "", "The same in a file, one a line, or YAML; read again when it changes.", read_optional_path
+    )
+    replica_api_key: Secret = setting("", "The key that replicas want.", read_credential)
     receipt: str = setting(
         "auto",
         "Answer headers: all, request_id, or auto (all unless API keys are set).",
-        _one_of("auto", "all", "request_id"),
+        read_one_of("auto", "all", "request_id"),
     )
     hold_head: bool = setting(
         "true",
         "Whether an answer's head waits for its first body byte, so that a failure can be retried.",
-        _switch,
+        read_switch,
     )
-    connect_timeout_s: float = setting("2", "For a connection to a replica.", _positive, unit="s")
+    model_aliases: Mapping[str, str] = setting(
+        "", "Further names of models, `alias=model,...`: clients see the alias, replicas the model.", read_aliases
+    )
+    allow_routes: tuple[str, ...] = setting(
+        "", "Paths of replicas that are refused unless they are named here, such as `/reset_prefix_cache`.", read_routes
+    )
+    cors_origins: tuple[str, ...] = setting(
+        "", "Origins of web pages that may ask from a browser, like `https://chat.example.com`; `*`: any.", read_origins
+    )
+    tls_cert: Path | None = setting(
+        "", "PEM file: clients must speak TLS. It and its key are read again when they change.", read_optional_path
+    )
+    tls_key: Path | None = setting("", "PEM file: the certificate's private key.", read_optional_path)
+    connect_timeout_s: float = setting("2", "For a connection to a replica.", read_positive, unit="s")
+    first_byte_timeout_s: float | None = setting(
+        "off", "How long a replica may take for its first body byte; off: as long as the client waits.", read_limit_s
+    )
     chunk_timeout_s: float = setting(
-        "300", "How long a replica that owes an answer, or the rest of one, may be silent.", _positive, unit="s"
+        "300", "How long a replica may be silent within an answer.", read_positive, unit="s"
     )
-    max_body_mb: float = setting("64", "Larger bodies are refused with 413.", _positive, unit="MB")
-    probe_interval_s: float = setting("2", "Between two probes of a replica.", _positive, unit="s")
-    probe_timeout_s: float = setting("5", "For one answer to a probe.", _positive, unit="s")
-    workers: int = setting("1", "Processes that serve; more than one needs Redis.", _count)
-    drain_s: float = setting("20", "How long running answers may take after SIGTERM.", _positive, unit="s")
-    access_log: bool = setting("true", "A JSON line a request.", _switch)
-    log_level: str = setting("info", "debug, info, warning or error.", _one_of("debug", "info", "warning", "error"))
-    strict_env: bool = setting("false", "Whether an unknown PREFIXWAY_ name stops the start.", _switch)
+    retry_budget: float = setting(
+        "0.1", "Requests that may be tried again after a 429 or 5xx: a part of all requests.", read_fraction
+    )
+    stall_s: float = setting(
+        "60",
+        "A replica with waiting requests that sends no byte to any of them for so long gets no new ones.",
+        read_positive,
+        unit="s",
+    )
+    upload_timeout_s: float = setting(
+        "30",
+        "How long a client may pause while it sends a request, or send fewer than 1,000 bytes a second; then 408.",
+        read_positive,
+        unit="s",
+    )
+    send_timeout_s: float = setting(
+        "300", "How long a client may take nothing of its answer; then it has left.", read_positive, unit="s"
+    )
+    max_body_mb: float = setting("64", "Larger bodies are refused with 413.", read_positive, unit="MB")
+    max_uploads_mb: float = setting(
+        "1024", "Bodies that are being uploaded, together, in a process; more get 503.", read_positive, unit="MB"
+    )
+    max_inflight: int | None = setting("10000", "Requests at replicas at a time; off: no limit.", read_limit)
+    max_inflight_tokens: int | None = setting("off", "Their prompt tokens together; off: no limit.", read_limit)
+    max_queue: int = setting("1000", "Requests that wait for a place; more get 429. 0: none waits.", read_amount)
+    max_queue_tokens: int | None = setting("off", "Their prompt tokens together; off: no limit.", read_limit)
+    queue_timeout_s: float = setting(
+        "30", "How long a request may wait for a place; then 503.", read_positive, unit="s"
+    )
+    client_priority: bool = setting(
+        "false", "Whether `x-prefixway-priority` (a whole number, higher first) orders the queue.", read_switch
+    )
+    probe_interval_s: float = setting("2", "Between two probes of a replica.", read_positive, unit="s")
+    probe_timeout_s: float = setting("5", "For one answer to a probe.", read_positive, unit="s")
+    workers: int = setting("1", "Processes that serve, up to 256; more than one needs Redis.", read_workers)
+    linger_s: float = setting(
+        "5",
+        "After SIGTERM, while load balancers look elsewhere: how long new requests are served.",
+        read_duration,
+        unit="s",
+    )
+    drain_s: float = setting("20", "How long running answers may take after SIGTERM.", read_duration, unit="s")
+    access_log: bool = setting("true", "A JSON line a request.", read_switch)
+    log_level: str = setting("info", "debug, info, warning or error.", read_one_of("debug", "info", "warning", "error"))
+    strict_env: bool = setting("false", "Whether an unknown PREFIXWAY_ name stops the start.", read_switch)
     unknown: tuple[str, ...] = ()
 
     @classmethod
@@ -263,9 +223,22 @@ class Settings:
             router_strategies.load(self.strategy, self.strategy_options)
         except ValueError as error:
             raise SettingsError(f"PREFIXWAY_STRATEGY_OPTIONS: {error}") from error
+        if self.max_uploads_mb < self.max_body_mb:
+            raise SettingsError("PREFIXWAY_MAX_UPLOADS_MB is below PREFIXWAY_MAX_BODY_MB: no such body could come in")
+        self._check_keys()
         self._check_redis()
         if self.strict_env and self.unknown:
             raise SettingsError("; ".join(self.unknown))
+
+    def _check_keys(self) -> None:
+        if self.api_keys_file is None:
+            return
+        if self.api_keys:
+            raise SettingsError("PREFIXWAY_API_KEYS and PREFIXWAY_API_KEYS_FILE are both set: choose one")
+        try:
+            read_client_keys(self.api_keys_file)
+        except ValueError as error:
+            raise SettingsError(f"PREFIXWAY_API_KEYS_FILE: {error}") from error
 
     def _check_redis(self) -> None:
         try:
@@ -293,9 +266,17 @@ class Settings:
         return RedisTarget.parse(self.redis_url, self.redis_password) if self.uses_redis else None
 
     @property
+    def wants_keys(self) -> bool:
+        """Whether clients must send a key: also while the file has none."""
+        return bool(self.api_keys) or self.api_keys_file is not None
+
+    @property
     def shows_receipt(self) -> bool:
-        """Whether answers tell which replica, and what was cached: to everybody, or not where keys part tenants."""
-        return self.receipt == "all" or (self.receipt == "auto" and not self.api_keys)
+        """Whether answers tell which replica, and what was cached: to everybody, or not where keys part tenants.
+
+        A key of its own may say otherwise.
+        """
+        return self.receipt == "all" or (self.receipt == "auto" and not self.wants_keys)
 
     def effective(self) -> dict[str, str]:
         """Every setting as text, by its name in the environment; secrets masked."""
@@ -308,7 +289,7 @@ class Settings:
         for item in _declared():
             default = f"`{item.metadata['text']}`" if item.metadata["text"] else ""
             unit = f" {item.metadata['unit']}" if item.metadata["unit"] else ""
-            twin = " Also as `_FILE`." if _is_secret(item) else ""
+            twin = " Also as `_FILE`." if _has_twin(item) else ""
             rows.append(f"| `{env_name(item)}` | {default}{unit} | {item.metadata['doc']}{twin} |")
         return "\n".join(rows)
 
@@ -330,13 +311,18 @@ def _declared() -> list[Field[Any]]:
 
 
 def _is_secret(item: Field[Any]) -> bool:
-    return item.metadata["read"] in (Secret, _secrets, _redis_url)
+    return _has_twin(item) or item.metadata["read"] is read_api_keys
+
+
+def _has_twin(item: Field[Any]) -> bool:
+    """Whether it may be given as the path of a file instead. That of the API keys is a setting by itself."""
+    return item.metadata["read"] in (Secret, read_credential, read_redis_url)
 
 
 def _value(item: Field[Any], environ: Mapping[str, str]) -> Any:
     name = env_name(item)
     text = environ.get(name) or None  # set but empty, as a ConfigMap may have it: not set
-    if _is_secret(item) and (path := environ.get(f"{name}_FILE")):
+    if _has_twin(item) and (path := environ.get(f"{name}_FILE")):
         if text:
             raise SettingsError(f"{name} and {name}_FILE are both set: choose one")
         try:
@@ -354,23 +340,26 @@ def _value(item: Field[Any], environ: Mapping[str, str]) -> Any:
 
 def _unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
     known = {env_name(item) for item in _declared()}
-    known |= {f"{env_name(item)}_FILE" for item in _declared() if _is_secret(item)}
+    known |= {f"{env_name(item)}_FILE" for item in _declared() if _has_twin(item)}
     strange = (n for n in environ if n.startswith(PREFIX) and n not in known and not _SERVICE_LINK.fullmatch(n))
     return tuple(_suggest(name, known) for name in sorted(strange))
 
 
 def _suggest(name: str, known: set[str]) -> str:
-    nearest = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"{name} is no setting" + (f"; did you mean {nearest[0]}?" if nearest else "")
+    # Without the prefix, which all have in common: what is nothing like ours is not like all of ours
+    nearest = difflib.get_close_matches(name.removeprefix(PREFIX), [k.removeprefix(PREFIX) for k in sorted(known)], n=1)
+    return f"{name} is no setting" + (f"; did you mean {PREFIX}{nearest[0]}?" if nearest else "")
 
 
 def _shown(value: object) -> str:
     if isinstance(value, RedisUrl):
         return value.shown
-    if isinstance(value, Secret):
+    if isinstance(value, Secret | ClientKey):
         return "***" if value else ""
     if isinstance(value, tuple) and not isinstance(value, Listen | KvEvents):
         return ",".join(_shown(item) for item in value)
     if isinstance(value, KvEvents):
         return value.mode if value.events is None else f"{value.events},replay={value.replay}"
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={item}" for name, item in value.items())
     return "" if value is None else str(value)

@@ -29,7 +29,7 @@ from gateway.kv.tiers import Tier
 from gateway.kv.trust import FeedState
 from gateway.observe.member_metrics import MemberMetrics
 from gateway.observe.shared_metrics import SharedMetrics
-from gateway.router.order_effects import OrderEffects
+from gateway.router.order_effects import DrainEffects, OrderEffects
 from gateway.router.router import Router
 from gateway.settings import Settings
 from gateway.shared.index.handover import Handover
@@ -53,6 +53,7 @@ from gateway.shared.processes.heartbeat import Heartbeat, HeartbeatPart
 from gateway.shared.processes.member_record import MemberRecord, replica_number
 from gateway.shared.processes.members import Members
 from gateway.shared.processes.secret_agreement import SecretAgreement
+from gateway.shared.responses.response_directory import ResponseDirectory
 from gateway.supervisor import Part
 
 _LOGGER = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class Together:
         self.writer = self._make_writer()
         self.events = self._make_events(wall_clock)
         self._router: Router | None = None
+        self.responses = ResponseDirectory(self.link, self.keys, clock=clock)
         self.members = Members(self.keys, self._record, clock=clock)
         self.divergence = Divergence(self.members, clock=clock)
         self.succession = Succession(
@@ -103,8 +105,9 @@ class Together:
         self.peer_load: PeerLoad | None = None
         self._shared_index = self._make_index()
         self.index: PrefixMatcher = self.memory
+        self._knowledge: EventFollowing | SharedIndex = self.events
         if settings.shares_index:
-            self.index = self._shared_index
+            self.index = self._knowledge = self._shared_index
         self._heartbeat = self._make_heartbeat()
         self.metrics = SharedMetrics(self.link, self.writer, self.remote, lambda: self.peer_load)
         self.collectors: tuple[Collector, ...] = (
@@ -116,7 +119,7 @@ class Together:
     @property
     def parts(self) -> tuple[Part, ...]:
         """What runs in the background."""
-        parts: list[Part] = [self.events, self._heartbeat]
+        parts: list[Part] = [self.events, self._heartbeat, self.responses]
         if self._settings.shares_index:
             parts.append(RegistryReading(self.link, self.remote, self._namespaces))
             parts.append(RegistrySweep(self.link, self.keys, self.remote))
@@ -128,7 +131,7 @@ class Together:
 
     def stats(self, key: ReplicaKey) -> FeedStats | None:
         """What is known of a replica's events, here or elsewhere; ``None``: it sends none."""
-        return self._shared_index.stats(key) if self._settings.shares_index else self.events.stats(key)
+        return self._knowledge.stats(key)
 
     def attach(self, router: Router) -> None:
         """Let orders take effect, and tell the others what this process sends where."""
@@ -264,13 +267,15 @@ class Together:
             parts.insert(0, self._agreement)
         after = [self.divergence.check, self._forget_kept]
         if self._settings.shares_index and not self._indexes:
-            watch = IndexingWatch(lambda: self.events.followable, self._is_indexed, clock=self._clock)
+            watch = IndexingWatch(self._to_be_indexed, self._is_indexed, clock=self._clock)
             after.append(watch.look)
         return Heartbeat(self.link, parts, after=after)
 
     def _listen(self) -> None:
         self.secret.listen(self._secret_changed)
         self.remote.listen(self._forget_kept)
+        if self._kind == "indexer":
+            self.orders.listen(DrainEffects(self.orders.book, self._pool).apply)
         if self._indexes:
             self.events.indexer.listen(self.writer.details_changed)
         else:
@@ -325,6 +330,11 @@ class Together:
             secret_id=self.secret.id,
             replicas={replica_number(key): amount for key, amount in known.items()},
         )
+
+    def _to_be_indexed(self) -> list[ReplicaKey]:
+        """Those that have events. An indexer leaves a drained server at once, however long requests run on there."""
+        servers = {key: self._pool.server(key.server_id) for key in self.events.followable}
+        return [key for key, server in servers.items() if server is not None and not server.draining]
 
     def _is_indexed(self, key: ReplicaKey) -> bool:
         """As far as can be known: without Redis nothing is said to be missing."""

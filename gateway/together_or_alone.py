@@ -15,6 +15,7 @@ from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import PrefixMatcher
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
+from gateway.router.response_homes import Directory
 from gateway.router.router import Router
 from gateway.settings import Settings, check_redis_client
 from gateway.shared.link.keys import SCHEMA
@@ -47,6 +48,11 @@ class Fellowship(Protocol):
     @property
     def index(self) -> PrefixMatcher:
         """What requests are matched with."""
+        ...
+
+    @property
+    def responses(self) -> Directory | None:
+        """Who knows where stored responses are kept that this process did not see made; ``None``: nobody."""
         ...
 
     @property

@@ -63,5 +63,6 @@ def memory_guard_seconds(used: float, needed: float, capacity: float, decode_s: 
     if capacity <= 0:
         return 0.0
     full = min(used / capacity, _MOST_FULL)
-    overflow = 2 * decode_s * max(0.0, used + needed - capacity) / capacity
-    return overflow + decode_s * (needed / capacity) * full**4 / (1 - full)
+    over = used + needed - capacity
+    overflow_s = 2 * decode_s * over / capacity if over > 0 else 0.0
+    return overflow_s + decode_s * (needed / capacity) * full**4 / (1 - full)

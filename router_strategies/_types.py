@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 
 @dataclass(slots=True, eq=False)
@@ -70,11 +70,21 @@ REASONS = (
     "prefix",  # the longest known prefix decided
     "spill",  # a longer prefix was elsewhere, and too busy
     "cost",  # least cost; the prefix gave no difference
+    "response",  # it keeps the response that the request refers to: no strategy's, the router's own
 )
 
 
 class Strategy(Protocol):
-    """What a file of this package provides. Its dataclass fields are its options."""
+    """What a file of this package provides. Its dataclass fields are its options.
+
+    ``reads_prompt``: whether it wants to know what of the prompt is held where. For one that does not, prompts are
+    neither tokenized nor looked up: all token counts are 0 and the seconds come from the size of the body.
+    ``reads_load``: whether it looks at more of a candidate than its ``id`` and ``speed``, and at ``utilisation``.
+    Without, nothing else is filled in.
+    """
+
+    reads_prompt: ClassVar[bool] = True
+    reads_load: ClassVar[bool] = True
 
     def select(self, request: RouteRequest, candidates: Sequence[Candidate]) -> Choice:
         """Choose one of ``candidates`` (at least one, in no particular order)."""

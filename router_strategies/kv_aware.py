@@ -19,7 +19,7 @@ from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
 
 
 @dataclass(slots=True)
-class KvAware:
+class KvAware(Strategy):
     """``cached_weight`` is g. ``hot_gain``: discount per request that shares the prefix, at an idle fleet; 0 turns it
     off. ``memory_guard`` scales M. ``seed`` makes random ties repeatable.
     """
@@ -38,11 +38,14 @@ class KvAware:
     def select(self, request: RouteRequest, candidates: Sequence[Candidate]) -> Choice:
         if len(candidates) == 1:
             return Choice(candidates[0], "only_candidate")
-        holder = max(candidates, key=lambda c: (c.expected_tokens, c.sharing))
+        holder = _holder(candidates)
         discount = self._hot_discount(request, holder)
         costs = [self._cost(c, holder.prefill_s, discount) for c in candidates]
         least = min(costs)
-        chosen = self._random.choice([c for c, cost in zip(candidates, costs) if cost == least])
+        if costs.count(least) == 1:
+            chosen = candidates[costs.index(least)]
+        else:
+            chosen = self._random.choice([c for c, cost in zip(candidates, costs) if cost == least])
         return Choice(chosen, self._reason(chosen, holder, candidates))
 
     def _hot_discount(self, request: RouteRequest, holder: Candidate) -> float:
@@ -63,9 +66,24 @@ class KvAware:
         return cost_s
 
     def _reason(self, chosen: Candidate, holder: Candidate, candidates: Sequence[Candidate]) -> str:
-        if chosen.expected_tokens < holder.expected_tokens:
+        longest = holder.expected_tokens
+        if chosen.expected_tokens < longest:
             return "spill"
-        return "prefix" if holder.expected_tokens > min(c.expected_tokens for c in candidates) else "cost"
+        for candidate in candidates:
+            if candidate.expected_tokens < longest:
+                return "prefix"
+        return "cost"
+
+
+def _holder(candidates: Sequence[Candidate]) -> Candidate:
+    """The one with the longest prefix; of several the one where most requests in flight share it."""
+    holder = candidates[0]
+    for candidate in candidates:
+        if candidate.expected_tokens < holder.expected_tokens:
+            continue
+        if candidate.expected_tokens > holder.expected_tokens or candidate.sharing > holder.sharing:
+            holder = candidate
+    return holder
 
 
 STRATEGY: type[Strategy] = KvAware

@@ -13,7 +13,7 @@ from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
 
 
 @dataclass(slots=True)
-class LeastLoaded:
+class LeastLoaded(Strategy):
     """``seed`` makes random ties repeatable."""
 
     seed: int | None = None

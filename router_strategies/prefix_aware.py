@@ -17,7 +17,7 @@ from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
 
 
 @dataclass(slots=True)
-class PrefixAware:
+class PrefixAware(Strategy):
     """``bound``: queued tokens that are accepted for one token spared. ``request_tokens``: what a request in flight
     weighs besides its uncached prompt. ``seed`` makes random ties repeatable.
     """

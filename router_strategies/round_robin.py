@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
 
 
 @dataclass(slots=True)
-class RoundRobin:
+class RoundRobin(Strategy):
     """Smooth weighted rotation: everyone earns its speed, the richest is chosen and pays what all earned."""
+
+    reads_prompt: ClassVar[bool] = False
+    reads_load: ClassVar[bool] = False
 
     _credit: dict[str, dict[str, float]] = field(default_factory=dict, init=False, repr=False)
 
@@ -22,9 +26,14 @@ class RoundRobin:
         if len(candidates) == 1:
             return Choice(candidates[0], "only_candidate")
         before = self._credit.get(request.model, {})
-        credit = {c.id: before.get(c.id, 0.0) + c.speed for c in candidates}
-        chosen = max(candidates, key=lambda c: credit[c.id])
-        credit[chosen.id] -= sum(c.speed for c in candidates)
+        credit: dict[str, float] = {}
+        chosen, most, paid = candidates[0], float("-inf"), 0.0
+        for candidate in candidates:
+            earned = credit[candidate.id] = before.get(candidate.id, 0.0) + candidate.speed
+            paid += candidate.speed
+            if earned > most:
+                chosen, most = candidate, earned
+        credit[chosen.id] -= paid
         # One that failed for this very request keeps its turn; others that are gone are forgotten.
         credit.update((id_, before[id_]) for id_ in request.tried if id_ in before)
         self._credit[request.model] = credit

@@ -86,6 +86,7 @@ def running_gateway(
             "admin_listen": "127.0.0.1:0",
             "replicas": ",".join(replica_urls),
             "probe_interval_s": "0.1",
+            "linger_s": "0",
             "log_level": "debug",
         } | settings
         environ = {key: value for key, value in os.environ.items() if not key.startswith("PREFIXWAY_")}

@@ -1,98 +1,129 @@
 """Answer: what one client request is answered, written straight to the client's transport.
 
-It owns the framing of the answer and its share of uvicorn's bookkeeping for the request (the ``cycle``),
-and it tells its writer when the client reads too slowly or is gone. ASGI's ``send`` would cost more per
-chunk than the relaying itself, so nothing here uses it. It does not know where the bytes come from.
+It owns the framing of the answer, and tells its writer when the client reads too slowly or is gone. It does not know
+where the bytes come from, nor what else happens on the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections.abc import Callable, Sequence
+from email.utils import formatdate
 from http import HTTPStatus
+from typing import Protocol
 
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
-Header = tuple[bytes, bytes]
+from gateway.edge.fields import Header
+from gateway.edge.outbox import Outbox
 
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+_CLOSE = b"connection: close\r\n"
+_KEEP_ALIVE = b"connection: keep-alive\r\n"
+
+
+class AnsweredConnection(Protocol):
+    """The connection that an answer goes to."""
+
+    writing_paused: bool
+
+    @property
+    def transport(self) -> asyncio.Transport: ...
+
+    @property
+    def outbox(self) -> Outbox: ...
+
+    def answered(self, *, close: bool) -> None:
+        """The answer's last byte is written; ``close``: the client was told that it is the last on its connection."""
+
+    def cut(self, *, reset: bool) -> None:
+        """End the connection in the middle of an answer; ``reset``: an orderly end would pass for the answer's."""
+
+
+class Source(Protocol):
+    """Where an answer's bytes come from."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
 
 
 class Answer:
-    """``start``, then ``send`` until ``last``; or ``truncate`` at any point. Once ``ended`` it writes nothing."""
+    """``start``, then ``send`` until ``last``; or ``truncate`` at any point. Once ``ended`` it writes nothing.
+
+    ``on_gone`` is called once, synchronously, when the client left before the end; ``extra_headers`` are in every
+    head.
+    """
 
     __slots__ = (
         "_chunked",
-        "_cycle",
-        "_flow",
+        "_connection",
+        "_connection_line",
         "_head",
-        "_pause",
-        "_resume",
+        "_outbox",
         "_silent",
-        "_task",
+        "_source",
         "_transport",
         "_until_close",
         "body_bytes",
         "ended",
+        "extra_headers",
         "gone",
+        "old",
+        "on_gone",
         "started",
         "status",
     )
 
-    def __init__(self, cycle: RequestResponseCycle, flow: FlowControl) -> None:
-        self._cycle = cycle
-        self._flow = flow
-        self._transport = cycle.transport
+    def __init__(
+        self, connection: AnsweredConnection, *, head_only: bool = False, old: bool = False, keep_alive: bool = True
+    ) -> None:
+        """``head_only``: to HEAD; ``old``: to an HTTP/1.0 client; ``keep_alive``: the client may ask again."""
+        self._connection = connection
+        self._transport = connection.transport
+        self._outbox = connection.outbox
+        self.old = old
+        # HTTP/1.0 ends a connection unless told otherwise, and HTTP/1.1 keeps it.
+        self._connection_line = (_KEEP_ALIVE if old else b"") if keep_alive else _CLOSE
         self._head = b""
         self._chunked = False
         self._until_close = False
-        self._silent = False  # an answer that has no body, whatever is sent
-        self._task: asyncio.Task[None] | None = None
-        self._pause: Callable[[], None] | None = None
-        self._resume: Callable[[], None] | None = None
+        self._silent = head_only  # an answer that has no body, whatever is sent
+        self._source: Source | None = None
+        self.on_gone: Callable[[], None] | None = None
+        self.extra_headers: Sequence[Header] = ()
         self.status = 0
         self.body_bytes = 0
         self.started = False
         self.ended = False
         self.gone = False  # the client left before the end
 
-    @property
-    def request_complete(self) -> bool:
-        """Whether all of the request is in."""
-        return not self._cycle.more_body
-
-    def run_by(self, task: asyncio.Task[None] | None) -> None:
-        """Name the task to cancel when the client is gone."""
-        self._task = task
-
     def start(self, status: int, headers: Sequence[Header], *, has_length: bool, reason: bytes = b"") -> None:
         """Status and headers. They leave with the first bytes of the body, or by :meth:`flush`.
 
-        Without a length an HTTP/1.1 client gets chunks, and an older one a body that ends with the
-        connection.
+        Without a length an HTTP/1.1 client gets chunks (RFC 9112 section 7.1), and an older one a body that ends with
+        the connection.
         """
-        cycle = self._cycle
-        scope = cycle.scope
-        self.started = cycle.response_started = True
+        self.started = True
         self.status = status
-        cycle.waiting_for_100_continue = False
-        self._silent = scope["method"] == "HEAD" or status in (204, 304)
-        lines = [b"HTTP/1.1 %d %b" % (status, reason or _REASONS.get(status, b""))]
-        lines += [b"%b: %b" % header for header in headers]
+        if status in (204, 304):
+            self._silent = True
+        framing = b""
         if not has_length and not self._silent:
-            if scope["http_version"] == "1.1":
-                self._chunked = True
-                lines.append(b"transfer-encoding: chunked")
-            else:
+            if self.old:
                 self._until_close = True
-                cycle.keep_alive = False
-        if not cycle.keep_alive:
-            lines.append(b"connection: close")
-        lines.append(b"\r\n")
-        self._head = b"\r\n".join(lines)
+                self._connection_line = _CLOSE
+            else:
+                self._chunked = True
+                framing = b"transfer-encoding: chunked\r\n"
+        if self.extra_headers:
+            headers = [*headers, *self.extra_headers]
+        self._head = b"HTTP/1.1 %d %b\r\n%b%b%b%b\r\n" % (
+            status,
+            reason or _REASONS.get(status, b""),
+            b"\r\n".join(map(b": ".join, headers)),
+            b"\r\n" if headers else b"",
+            framing,
+            self._connection_line,
+        )
 
     def send(self, data: bytes, last: bool) -> None:
         """Write a piece of the body, at once. ``last`` ends the answer."""
@@ -111,9 +142,10 @@ class Answer:
             data = self._head + data
             self._head = b""
         if data:
-            self._transport.write(data)
+            self._outbox.write(self._transport, data)
         if last:
             self._end()
+            self._connection.answered(close=self._connection_line is _CLOSE)
 
     def flush(self) -> None:
         """Let the head go without waiting for a body."""
@@ -131,7 +163,7 @@ class Answer:
         if self.ended:
             return
         ours = [
-            *self._cycle.default_headers,
+            (b"date", formatdate(usegmt=True).encode()),  # RFC 9110 section 6.6.1
             (b"content-type", content_type),
             (b"content-length", b"%d" % len(body)),
         ]
@@ -142,52 +174,40 @@ class Answer:
         """Break the connection, so that the client cannot take what it has for the whole answer."""
         if self.ended:
             return
-        self.ended = True
-        self._cycle.disconnected = True  # or uvicorn would complain that the answer has no end
-        if self._until_close:
-            # Only a reset tells this client that there should have been more, and only this option makes a close one.
-            raw: socket.socket = self._transport.get_extra_info("socket")
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self._transport.abort()
-        else:
-            self._transport.close()
+        self._end()
+        self._connection.cut(reset=self._until_close)
 
-    def watch(self, pause: Callable[[], None], resume: Callable[[], None]) -> None:
-        """Call ``pause`` when the client reads too slowly (at once, if it does) and ``resume`` when it caught up."""
-        self._pause, self._resume = pause, resume
-        if self._flow.write_paused:
-            pause()
+    def watch(self, source: Source) -> None:
+        """Pause ``source`` when the client reads too slowly (at once, if it does), and resume it when it caught up."""
+        self._source = source
+        if self._connection.writing_paused:
+            source.pause_reading()
 
     def end_connection(self) -> None:
-        """Let this be the last answer on its connection."""
-        self._cycle.keep_alive = False
+        """Let this be the last answer on its connection, and say so if its head has not gone yet."""
+        self._connection_line = _CLOSE
 
-    # Called by the client's protocol
+    # Called by the connection
 
     def writing_paused(self) -> None:
-        if self._pause is not None:
-            self._pause()
+        if self._source is not None:
+            self._source.pause_reading()
 
     def writing_resumed(self) -> None:
-        if self._resume is not None:
-            self._resume()
+        if self._source is not None:
+            self._source.resume_reading()
 
     def lost(self) -> None:
-        """The client's connection is no more: stop whoever works for this answer."""
+        """The client's connection is no more: tell whoever works for this answer."""
         if self.ended:
             return
-        self.ended = self.gone = True
-        self._cycle.disconnected = True
-        self._cycle.message_event.set()
-        if self._task is not None:
-            self._task.cancel()
+        self.gone = True
+        on_gone = self.on_gone
+        self._end()
+        if on_gone is not None:
+            on_gone()
 
     def _end(self) -> None:
-        cycle = self._cycle
+        """Forget who worked for it: they hold it, and would live as long."""
         self.ended = True
-        self._pause = self._resume = None
-        cycle.response_complete = True
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            self._transport.close()
-        cycle.on_response()
+        self._source = self.on_gone = None

@@ -1,69 +1,97 @@
-"""ClientRequest: what a client asked, as it came, and the answer it waits for."""
+"""ClientRequest: what a client asked, as it came, and the answer it waits for. RequestHandler: who answers it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, cast
-
-from uvicorn._types import ASGIReceiveCallable, HTTPScope
+from typing import Protocol
 
 from gateway.edge.answer import Answer
-from gateway.edge.client_protocol import take_answer
-from gateway.edge.headers import Header, header, request_id
-from gateway.errors import BodyTooLarge
+from gateway.edge.auth import Client
+from gateway.edge.fields import Header
+from gateway.edge.routes import Route
+from gateway.errors import BodyTooLarge, GatewayError
 
 
-class ClientLeftError(Exception):
-    """The client's connection ended before its body did."""
+class ClientRequest:
+    """One request. Its head is in when it is made; ``body`` is empty until all of it is, and then ``complete``.
 
+    ``id``, ``client`` and ``route`` are the handler's to say, and a limit of its own (:meth:`limit_body`).
+    """
 
-class ClientRequest(NamedTuple):
-    """``target``: undecoded path and query, as they go on; ``id``: safe to echo and to log."""
+    __slots__ = (
+        "answer",
+        "body",
+        "client",
+        "complete",
+        "declared_bytes",
+        "fields",
+        "headers",
+        "id",
+        "max_body_bytes",
+        "method",
+        "path",
+        "route",
+        "target",
+    )
 
-    method: str
-    path: str
-    target: bytes
-    headers: Sequence[Header]
-    id: str
-    answer: Answer
-    receive: ASGIReceiveCallable
-
-    @classmethod
-    def of(cls, scope: HTTPScope, receive: ASGIReceiveCallable) -> ClientRequest:
-        headers = cast("list[Header]", scope["headers"])
-        path, query = scope["raw_path"], scope["query_string"]
-        target = b"%b?%b" % (path, query) if query else path
-        return cls(
-            scope["method"],
-            path.decode("ascii"),
-            target,
-            headers,
-            request_id(headers),
-            take_answer(scope),
-            receive,
-        )
-
-    async def body(self, *, max_bytes: int) -> bytes:
-        """All of the body, because it is parsed for routing and may be sent twice.
-
-        Raises ``BodyTooLarge`` as early as it is known, or ``ClientLeftError``.
+    def __init__(
+        self, method: str, target: bytes, headers: list[Header], fields: dict[bytes, bytes], answer: Answer
+    ) -> None:
+        """``target``: path and query as the client wrote them; ``fields``: each header's first value by its lower-case
+        name.
         """
-        declared = header(self.headers, b"content-length")
-        if declared and int(declared) > max_bytes:
-            raise _too_large(max_bytes)
-        pieces: list[bytes] = []
-        size = 0
-        while True:
-            message = await self.receive()
-            if message["type"] != "http.request":
-                raise ClientLeftError
-            pieces.append(message["body"])
-            size += len(pieces[-1])
-            if size > max_bytes:
-                raise _too_large(max_bytes)
-            if not message["more_body"]:
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self.method = method
+        self.target = target
+        self.path = target.partition(b"?")[0].decode("latin-1")  # undecoded otherwise
+        self.headers = headers  # in order, as they came
+        self.fields = fields
+        self.answer = answer
+        length = fields.get(b"content-length")
+        self.declared_bytes = None if length is None else int(length)  # None: no body, or chunks
+        self.body = b""
+        self.complete = False
+        self.max_body_bytes: int | None = None  # None: as every request's
+        self.id = ""
+        self.client: Client | None = None
+        self.route: Route | None = None
+
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client holds the body back until it is told to go on (RFC 9110 section 10.1.1)."""
+        return self.header(b"expect").lower() == b"100-continue" and not self.answer.old
+
+    def limit_body(self, max_bytes: int) -> None:
+        """Let its body be no larger. Raises ``BodyTooLarge`` if it is known to be."""
+        self.max_body_bytes = max_bytes
+        if max(len(self.body), self.declared_bytes or 0) > max_bytes:
+            raise body_too_large(max_bytes)
+
+    def header(self, name: bytes) -> bytes:
+        """The first value of ``name`` (lower case); empty if it is absent."""
+        return self.fields.get(name, b"")
 
 
-def _too_large(max_bytes: int) -> BodyTooLarge:
-    return BodyTooLarge(f"The request's body is larger than {max_bytes} bytes.")
+def body_too_large(limit: int) -> BodyTooLarge:
+    """What a body of more than ``limit`` bytes is refused with."""
+    return BodyTooLarge(f"The request's body is larger than {limit} bytes.")
+
+
+class RequestHandler(Protocol):
+    """Who answers the requests of all connections. Of those of one connection there is one at a time."""
+
+    @property
+    def max_body_bytes(self) -> int: ...
+
+    def begin(self, request: ClientRequest) -> None:
+        """The head is in; the body may follow. Raises ``GatewayError`` to refuse it unread."""
+
+    def serve(self, request: ClientRequest) -> None:
+        """The whole request is in. Answers now or later through ``request.answer``, and raises nothing."""
+
+    def refuse(self, request: ClientRequest, error: GatewayError) -> None:
+        """Answer with an error of ours. The request has begun, or :meth:`begin` refused it; it may be incomplete."""
+
+    def unreadable(self, error: GatewayError, /) -> None:
+        """Bytes that are no request were refused; there is no more to do than to count it."""
+
+    def stop(self) -> None:
+        """Break off everything that is under way, and say so where that is possible."""

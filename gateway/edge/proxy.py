@@ -1,46 +1,53 @@
-"""Proxy: one request through, from its body's last byte in to its answer's last byte out.
+"""Proxy: makes a delivery of each request of a proxied route, and the record of it (the :class:`Exchange`).
 
-It owns the order of the steps and the record of them (the :class:`Exchange`). It chooses nothing: the
-router does. Bodies and answers pass byte for byte.
-
-A client that leaves cancels the task that serves it, at whatever point; all that must be released then is
-released synchronously, so a second cancellation finds nothing to interrupt.
+It chooses nothing: the router does. Bodies and answers pass byte for byte, but for a model's alias.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic
 
+from gateway.edge.admission import Admission, priority_of
+from gateway.edge.aliases import ModelAliases
 from gateway.edge.answer import Answer
-from gateway.edge.client_request import ClientLeftError, ClientRequest
-from gateway.edge.delivery import Delivery, Outgoing
-from gateway.edge.headers import Credentials, header, lines_to_replica
+from gateway.edge.client_request import ClientRequest
+from gateway.edge.delivery import FAULT, REFUSED, Delivery, Desk
+from gateway.edge.headers import Credentials, RequestIds, lines_to_replica
+from gateway.edge.retries import RetryBudget
+from gateway.edge.routes import response_id
 from gateway.edge.routing import PreparedT, Routing
 from gateway.edge.upstream_pool import UpstreamPool
-from gateway.errors import GatewayError, MethodNotAllowed, Stopping
+from gateway.errors import GatewayError, GatewayFault
 from gateway.fleet.outcome import Outcome
 from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.exchange import Exchange
 
 logger = logging.getLogger(__name__)
 
-# Outcomes of an exchange that are no attempt's
-REFUSED = "refused"  # no attempt was made
-SHUTDOWN = "shutdown"  # the gateway stopped first
-FAULT = "fault"  # the gateway's own
-MAX_BODY_BYTES = 64 * 1024 * 1024
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyRules:
+    """What a deployment wants of its proxy.
+
+    ``hold_head``: keep an answer's head until its first body byte, so that a replica that dies before it is
+    replaced unseen; without, headers go as they come. ``client_strategy`` and ``client_priority``: obey a client's
+    ``x-prefixway-strategy`` and ``x-prefixway-priority``.
+    """
+
+    credentials: Credentials = field(default_factory=Credentials)
+    show_receipt: bool = True
+    hold_head: bool = True
+    session_headers: Sequence[str] = ()
+    client_strategy: bool = False
+    client_priority: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 class Proxy(Generic[PreparedT]):
-    """See the module. ``observer`` gets every exchange once, at its end.
-
-    ``hold_head``: keep an answer's head until its first body byte, so that a replica that dies before it is
-    replaced unseen; without, headers go as they come. ``strategy_header``: obey a client's
-    ``x-prefixway-strategy``.
-    """
+    """See the module. ``observer`` gets every exchange once, at its end."""
 
     def __init__(
         self,
@@ -48,85 +55,121 @@ class Proxy(Generic[PreparedT]):
         upstream: UpstreamPool,
         observer: Callable[[Exchange], None],
         *,
+        admission: Admission,
+        budget: RetryBudget,
+        rules: ProxyRules,
         clock: Callable[[], float],
-        credentials: Credentials,
-        show_receipt: bool = True,
-        hold_head: bool = True,
-        max_body_bytes: int = MAX_BODY_BYTES,
-        session_headers: Sequence[str] = (),
-        strategy_header: bool = False,
     ) -> None:
-        self._router = router
-        self._upstream = upstream
         self._observer = observer
+        self._rules = rules
         self._clock = clock
-        self._credentials = credentials
-        self._show_receipt = show_receipt
-        self._hold_head = hold_head
-        self._max_body_bytes = max_body_bytes
-        self._session_headers = [name.lower().encode() for name in session_headers]
-        self._strategy_header = strategy_header
+        self._aliases = ModelAliases(rules.aliases)
+        self._session_headers = [name.lower().encode() for name in rules.session_headers]
+        self._under_way: set[Delivery[PreparedT]] = set()
+        self._desk = Desk(
+            router=router,
+            upstream=upstream,
+            admission=admission,
+            budget=budget,
+            ids=RequestIds(),
+            clock=clock,
+            aliases=self._aliases,
+            hold_head=rules.hold_head,
+            refuse=_refuse,
+            closed=self._closed,
+        )
 
-    async def serve(self, route: str, request: ClientRequest) -> None:
-        """Answer one request of a proxied route, whatever happens."""
-        exchange = Exchange(route, request.id, self._clock())
+    @property
+    def under_way(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._under_way)
+
+    def serve(self, kind: str, request: ClientRequest) -> None:
+        """Answer one whole request of a proxied route, now or later, whatever happens."""
+        exchange = self._exchange(kind, request)
         try:
-            await self._serve(request, exchange)
+            delivery = self._delivery(request, exchange)
         except GatewayError as error:
-            _refuse(request.answer, exchange, error)
-        except ClientLeftError:
-            exchange.outcome = Outcome.CLIENT_GONE.value
-        except asyncio.CancelledError:
-            if request.answer.gone:
-                exchange.outcome = Outcome.CLIENT_GONE.value
-                raise
-            exchange.outcome = SHUTDOWN
-            _refuse(request.answer, exchange, Stopping())
-        except Exception:
-            logger.exception("a request failed in the gateway itself")
+            self._refuse(request, exchange, error)
+        except Exception as error:
+            logger.error("a request failed in the gateway itself", exc_info=error)
             exchange.outcome = FAULT
-            _refuse(request.answer, exchange, GatewayError("The gateway failed.", code="gateway_fault"))
-        finally:
-            self._close(exchange, request.answer)
+            self._refuse(request, exchange, GatewayFault())
+        else:
+            self._under_way.add(delivery)
+            delivery.start()
 
-    def refuse(self, route: str, request: ClientRequest, error: GatewayError) -> None:
+    def refuse(self, kind: str, request: ClientRequest, error: GatewayError) -> None:
         """Answer a request that does not get as far as a replica."""
-        exchange = Exchange(route, request.id, self._clock())
-        _refuse(request.answer, exchange, error)
+        self._refuse(request, self._exchange(kind, request), error)
+
+    def client_left_early(self, kind: str, request: ClientRequest) -> None:
+        """The client of a request that was accepted left before all of it had come."""
+        exchange = self._exchange(kind, request)
+        exchange.outcome = Outcome.CLIENT_GONE.value
         self._close(exchange, request.answer)
 
-    async def _serve(self, request: ClientRequest, exchange: Exchange) -> None:
-        body = await request.body(max_bytes=self._max_body_bytes)
-        exchange.received_s = self._clock()
-        inference = InferenceRequest.parse(exchange.route, body, session=self._session(request))
-        exchange.model, exchange.stream = inference.model, inference.stream
-        prepared = await self._router.prepare(inference, strategy=self._strategy(request))
-        exchange.prepared_s = self._clock()
-        delivery = Delivery(
-            self._router,
-            self._upstream,
-            self._outgoing(request, body),
-            request.answer,
-            exchange,
-            hold_head=self._hold_head,
-            show_receipt=self._show_receipt,
-            clock=self._clock,
-        )
-        await delivery.run(prepared)
+    def stop(self) -> None:
+        """Break off everything that is under way."""
+        # Those that wait first: else they would get the places of the others.
+        for delivery in sorted(self._under_way, key=lambda delivery: delivery.has_place):
+            delivery.stop()
 
-    def _outgoing(self, request: ClientRequest, body: bytes) -> Outgoing:
-        lines = lines_to_replica(request.headers, credentials=self._credentials, request_id=request.id)
-        return Outgoing(request.method, request.target, lines, body)
+    def request_id(self, request: ClientRequest) -> str:
+        return self._desk.ids.of(request.header(b"x-request-id"))
+
+    def _exchange(self, kind: str, request: ClientRequest) -> Exchange:
+        exchange = Exchange(kind, request.id, self._clock())
+        if request.client is not None:
+            exchange.client = request.client.name
+        return exchange
+
+    def _shows_receipt(self, request: ClientRequest) -> bool:
+        return self._rules.show_receipt if request.client is None else request.client.receipt
+
+    def _refuse(self, request: ClientRequest, exchange: Exchange, error: GatewayError) -> None:
+        _refuse(request.answer, exchange, error, detailed=self._shows_receipt(request))
+        self._close(exchange, request.answer)
+
+    def _delivery(self, request: ClientRequest, exchange: Exchange) -> Delivery[PreparedT]:
+        rules = self._rules
+        self._desk.admission.refuse_if_full()
+        inference, body = self._inference(request, exchange.route)
+        exchange.model, exchange.stream = inference.model, inference.stream
+        return Delivery(
+            self._desk,
+            request,
+            inference,
+            exchange,
+            lines=lines_to_replica(request.headers, request.fields, credentials=rules.credentials),
+            body=body,
+            strategy=_text(request, b"x-prefixway-strategy") or None if rules.client_strategy else None,
+            priority=priority_of(request.header(b"x-prefixway-priority")) if rules.client_priority else 0,
+            show_receipt=self._shows_receipt(request),
+        )
+
+    def _inference(self, request: ClientRequest, kind: str) -> tuple[InferenceRequest, bytes]:
+        """What is asked, and the body that asks for it at a replica."""
+        content_type = request.header(b"content-type")
+        inference = InferenceRequest.parse(
+            kind,
+            request.body,
+            session=self._session(request),
+            content_type=content_type,
+            response_id=response_id(request.path),
+        )
+        return self._aliases.resolve(inference, request.body) if self._aliases else (inference, request.body)
 
     def _session(self, request: ClientRequest) -> str:
         """The value of the first of the configured headers that was sent."""
-        values = (header(request.headers, name) for name in self._session_headers)
-        return next((value.decode("latin-1") for value in values if value), "")
+        for name in self._session_headers:
+            if value := _text(request, name):
+                return value
+        return ""
 
-    def _strategy(self, request: ClientRequest) -> str | None:
-        if not self._strategy_header:
-            return None
-        return header(request.headers, b"x-prefixway-strategy").decode("latin-1") or None
+    def _closed(self, delivery: Delivery[PreparedT]) -> None:
+        self._under_way.discard(delivery)
+        self._close(delivery.exchange, delivery.answer)
 
     def _close(self, exchange: Exchange, answer: Answer) -> None:
         exchange.ended_s = self._clock()
@@ -136,15 +179,18 @@ class Proxy(Generic[PreparedT]):
         self._observer(exchange)
 
 
-def _refuse(answer: Answer, exchange: Exchange, error: GatewayError) -> None:
-    """Answer with an error of ours; where an answer has begun already, break it off."""
+def _text(request: ClientRequest, name: bytes) -> str:
+    """A header's first value."""
+    return request.header(name).decode("latin-1")
+
+
+def _refuse(answer: Answer, exchange: Exchange, error: GatewayError, *, detailed: bool) -> None:
+    """Answer with an error of ours; where an answer has begun already, break it off. ``detailed``: to who may know."""
     exchange.error = type(error).__name__
+    exchange.error_code = error.code or error.kind
     if answer.started:
         answer.truncate()
         return
-    headers = [(b"x-request-id", exchange.request_id.encode())]
-    if error.retry_after_s is not None:
-        headers.append((b"retry-after", b"%d" % error.retry_after_s))
-    if isinstance(error, MethodNotAllowed):
-        headers.append((b"allow", error.allow.encode()))
-    answer.respond(error.status, error.body(), headers)
+    answer.respond(
+        error.status, error.body(detailed=detailed), [(b"x-request-id", exchange.request_id.encode()), *error.headers()]
+    )

@@ -7,24 +7,30 @@ synchronously, as bytes come. It does not know whether there will be another att
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from gateway.edge.aliases import AliasInAnswer
 from gateway.edge.answer import Answer
-from gateway.edge.headers import header, headers_to_client
-from gateway.edge.retries import RetryBudget, outcome_of
+from gateway.edge.error_event import error_event
+from gateway.edge.fields import fields_of
+from gateway.edge.headers import headers_to_client
+from gateway.edge.retries import Retries
 from gateway.edge.routing import Attempt
 from gateway.edge.stream_tap import StreamTap
 from gateway.edge.upstream_connection import ResponseHead, UpstreamConnection, UpstreamError
 from gateway.errors import GatewayError, ReplicaTimeout, ReplicaUnreachable, Stopping
-from gateway.fleet.outcome import Outcome
+from gateway.fleet.outcome import Again, Outcome, outcome_of
 from gateway.router.exchange import Exchange
+from gateway.router.response_homes import response_id_in
 from gateway.usage import Usage
 
 MAX_HELD_BYTES = 65_536  # of an answer that is kept back while another replica is asked
 _MAX_RETRY_AFTER_S = 3600.0
-_NO_HEAD = ResponseHead(0, b"", [], has_length=False)
+_NO_HEAD = ResponseHead(0, b"", [], {})
+_UNCHANGED = (b"", b"identity")
+_EVENTS = b"text/event-stream"
+_SILENCES = (Outcome.CHUNK_TIMEOUT, Outcome.FIRST_BYTE_TIMEOUT)
 
 
 class HeldAnswer(NamedTuple):
@@ -37,95 +43,145 @@ class HeldAnswer(NamedTuple):
 class Verdict(NamedTuple):
     """How an attempt ended. ``passed``: the client has its answer, or as much as there will be of it.
 
-    ``stale``: it has not ended: the kept connection was dead, and the request may be sent again on a new one.
+    With the outcome ``STALE`` it has not: the kept connection was dead, and the request goes out on a new one.
     """
 
     outcome: Outcome
     passed: bool
     held: HeldAnswer | None = None
     error: UpstreamError | None = None
-    stale: bool = False
+
+
+_PASSED = Verdict(Outcome.OK, passed=True)
+
+
+class Recipient(Protocol):
+    """For whom an answer is relayed."""
+
+    answer: Answer
+    exchange: Exchange
+    retries: Retries
+
+    @property
+    def hold_head(self) -> bool: ...
+
+    @property
+    def show_receipt(self) -> bool: ...
+
+    def alias_in_answer(self, content_type: bytes) -> AliasInAnswer | None:
+        """Made anew: what puts the client's name of the model in the place of the replica's, where that is needed."""
+        ...
+
+    @property
+    def clock(self) -> Callable[[], float]: ...
+
+    def first_byte_came(self) -> None:
+        """Nothing is sent again from now on."""
+        ...
+
+    def attempt_ended(self, verdict: Verdict) -> None: ...
 
 
 class Relay:
     """One attempt's receiver. See the module."""
 
-    def __init__(
-        self,
-        answer: Answer,
-        attempt: Attempt,
-        exchange: Exchange,
-        budget: RetryBudget,
-        *,
-        hold_head: bool,
-        show_receipt: bool,
-        clock: Callable[[], float],
-    ) -> None:
-        self._answer = answer
-        self._attempt = attempt
-        self._exchange = exchange
-        self._budget = budget
-        self._hold_head = hold_head
-        self._show_receipt = show_receipt
-        self._clock = clock
-        self._loop = asyncio.get_running_loop()
-        self._done: asyncio.Future[Verdict] = self._loop.create_future()
+    __slots__ = (
+        "_answer",
+        "_connection",
+        "_ear",
+        "_events",
+        "_exchange",
+        "_head",
+        "_held",
+        "_holding",
+        "_outcome",
+        "_over",
+        "_passing",
+        "_recipient",
+        "_rewrite",
+        "_tap",
+        "attempt",
+    )
+
+    def __init__(self, recipient: Recipient, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self._recipient = recipient
+        self._answer = recipient.answer
+        self._exchange = recipient.exchange
+        self._connection: UpstreamConnection | None = None
         self._head = _NO_HEAD
         self._outcome = Outcome.OK
         self._passing = False  # the body's first bytes have gone to the client
         self._holding = False
         self._held = b""
         self._tap: StreamTap | None = None
+        self._ear: Callable[[bytes], None] | None = None
+        self._rewrite: AliasInAnswer | None = None
         self._events = False  # the client gets server-sent events that it can read
+        self._over = False
 
-    async def carry(self, connection: UpstreamConnection, head: bytes, body: bytes, method: str) -> Verdict:
-        """Send the request and relay what comes of it. Cancelling closes the connection."""
-        if self._done.done():
-            self._done = self._loop.create_future()
-        self._answer.watch(connection.pause_reading, connection.resume_reading)
+    def carry(self, connection: UpstreamConnection, head: bytes, body: bytes, method: str) -> None:
+        """Send the request; what comes of it goes to the client, and its end to the recipient."""
+        self._connection = connection
+        self._answer.watch(connection)
         connection.send(head, body, self, method=method)
-        try:
-            return await self._done
-        except asyncio.CancelledError:
-            connection.abort()
-            if self._answer.started and not self._answer.gone:
-                self._cut_short(Stopping())
-            raise
 
-    def unreachable(self, error: UpstreamError) -> Verdict:
+    def unreachable(self, error: UpstreamError) -> None:
         """There was no connection to send on."""
-        self._attempt.end(error.outcome)
-        return Verdict(error.outcome, passed=False, error=error)
+        self._end(Verdict(error.outcome, passed=False, error=error))
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more. The recipient hears nothing."""
+        if self._over:
+            return
+        self._over = True
+        if self._connection is not None:
+            self._connection.abort()
+        if self._answer.started and not self._answer.gone:
+            self._cut_short(Stopping())
+        self.attempt.end(Outcome.CLIENT_GONE)
 
     # Receiver
 
     def head(self, head: ResponseHead) -> None:
         self._head = head
         self._outcome = outcome_of(head.status)
-        if self._budget.allows(self._outcome):
+        if self._outcome is not Outcome.OK and self._recipient.retries.allows(self._outcome):
             self._holding = True
-        elif not self._hold_head:
+        elif not self._recipient.hold_head:
             self._start()
             self._answer.flush()
 
     def body(self, data: bytes, complete: bool) -> None:
-        if self._passing:
-            self._pass_on(data, complete)
-        elif self._holding:
-            self._keep_back(data, complete)
-        else:
-            self._first_bytes(data, complete)
+        """Runs for every chunk."""
+        if not self._passing:
+            if self._holding:
+                self._keep_back(data, complete)
+            else:
+                self._first_bytes(data, complete)
+            return
+        if self._ear is not None:
+            self._ear(data)
+        if self._rewrite is not None:
+            data = self._rewrite.feed(data, complete)
+        self._answer.send(data, complete)
+        if complete:
+            self._complete()
 
     def broken(self, error: UpstreamError) -> None:
-        if error.resendable:
-            self._settle(Verdict(error.outcome, passed=False, error=error, stale=True))
+        if error.outcome.again is Again.RESENT:
+            self._recipient.attempt_ended(Verdict(error.outcome, passed=False, error=error))
             return
-        if self._answer.started:
-            silent = error.outcome is Outcome.TIMEOUT
+        started = self._answer.started
+        if started:
+            silent = error.outcome in _SILENCES
             self._cut_short(
-                ReplicaTimeout("The replica fell silent.") if silent else ReplicaUnreachable("The replica broke off.")
+                ReplicaTimeout("The replica fell silent.", code="replica_timeout")
+                if silent
+                else ReplicaUnreachable("The replica broke off.", code="replica_broke_off")
             )
-        self._end(Verdict(error.outcome, passed=self._answer.started, error=error))
+        outcome = Outcome.CUT_OFF if self._passing and error.outcome is Outcome.BROKEN else error.outcome
+        self._end(Verdict(outcome, passed=started, error=error))
 
     # What becomes of the body's bytes
 
@@ -141,66 +197,83 @@ class Relay:
         if not self._answer.started:
             self._start()
         if data:
-            self._exchange.first_byte_s = self._clock()
+            self._exchange.first_byte_s = self._recipient.clock()
+            self._recipient.first_byte_came()
             if self._outcome is Outcome.OK:
-                self._attempt.first_byte()
+                self.attempt.first_byte()
+                if self._exchange.route == "responses" and (response_id := response_id_in(data)):
+                    self.attempt.responded(response_id)
         self._passing = True
-        self._pass_on(data, complete)
-
-    def _pass_on(self, data: bytes, complete: bool) -> None:
-        self._answer.send(data, complete)
-        if self._tap is not None:
-            self._tap.feed(data)
-        if complete:
-            self._complete()
+        self.body(data, complete)
 
     # Both ends of the answer
 
     def _start(self) -> None:
         head = self._head
-        start_answer(self._answer, head, self._attempt, self._exchange, show_receipt=self._show_receipt)
-        encoding = header(head.headers, b"content-encoding").lower()
-        if self._outcome is Outcome.OK and encoding in (b"", b"identity"):
-            self._events = header(head.headers, b"content-type").lower().startswith(b"text/event-stream")
+        self._rewrite = _rewrite_of(self._recipient, head)
+        if self._outcome is Outcome.OK and head.fields.get(b"content-encoding", b"").lower() in _UNCHANGED:
+            self._events = head.fields.get(b"content-type", b"")[: len(_EVENTS)].lower() == _EVENTS
             self._tap = StreamTap(stream=self._events)
+            self._ear = self._tap.ear
+        start_answer(self._recipient, self.attempt, head if self._rewrite is None else without_length(head))
 
     def _complete(self) -> None:
         outcome, usage = self._outcome, None
         if self._tap is not None:
             usage = self._exchange.usage = self._tap.usage()
-            if self._tap.failed():
-                outcome = Outcome.SERVER_ERROR
-        self._end(Verdict(outcome, passed=True), usage)
+            outcome = self._tap.fault or outcome
+        self._end(_PASSED if outcome is Outcome.OK else Verdict(outcome, passed=True), usage)
 
     def _cut_short(self, reason: GatewayError) -> None:
         """There will be no more: say so in the stream if it has a place for that, else break off."""
         if self._tap is None or not self._events or self._head.has_length:
             self._answer.truncate()
             return
-        gap = b"\n\n" if self._tap.mid_event() else b""
-        self._answer.send(b"%bdata: %b\n\n" % (gap, reason.body()), last=True)
+        rest = self._rewrite.feed(b"", last=True) if self._rewrite is not None else b""
+        event = error_event(self._exchange.route, reason, mid_event=self._tap.mid_event())
+        self._answer.send(rest + event, last=True)
 
     def _end(self, verdict: Verdict, usage: Usage | None = None) -> None:
-        pushed_back = verdict.outcome in (Outcome.BUSY, Outcome.UNAVAILABLE)
-        retry_after_s = _retry_after_s(self._head) if pushed_back else None
-        self._attempt.end(verdict.outcome, retry_after_s=retry_after_s, usage=usage)
-        self._settle(verdict)
-
-    def _settle(self, verdict: Verdict) -> None:
-        if not self._done.done():  # it is when the client left a moment ago
-            self._done.set_result(verdict)
+        self._over = True
+        retry_after_s = _retry_after_s(self._head) if verdict.outcome.backs_off else None
+        self.attempt.end(verdict.outcome, retry_after_s=retry_after_s, usage=usage)
+        self._recipient.attempt_ended(verdict)
 
 
-def start_answer(
-    answer: Answer, head: ResponseHead, attempt: Attempt, exchange: Exchange, *, show_receipt: bool
-) -> None:
+def pass_held(recipient: Recipient, attempt: Attempt, held: HeldAnswer) -> None:
+    """Answer with what a replica said while others were asked: none did better."""
+    head, body = held
+    rewrite = _rewrite_of(recipient, head)
+    if rewrite is not None:
+        head, body = without_length(head), rewrite.feed(body, last=True)
+    start_answer(recipient, attempt, head)
+    recipient.answer.send(body, last=True)
+
+
+def _rewrite_of(recipient: Recipient, head: ResponseHead) -> AliasInAnswer | None:
+    """What puts an alias into an answer that can be read."""
+    if head.fields.get(b"content-encoding", b"").lower() not in _UNCHANGED:
+        return None
+    return recipient.alias_in_answer(head.fields.get(b"content-type", b""))
+
+
+def start_answer(recipient: Recipient, attempt: Attempt, head: ResponseHead) -> None:
     """Begin to answer with what a replica said."""
-    receipt = attempt.decision.headers() if show_receipt else ()
-    headers = headers_to_client(head.headers, receipt=receipt, request_id=exchange.request_id)
-    answer.start(head.status, headers, has_length=head.has_length, reason=head.reason)
+    if head.status == 204:
+        head = without_length(head)  # RFC 9110 section 8.6
+    status, reason, lines, fields = head
+    receipt = attempt.decision.headers() if recipient.show_receipt else ()
+    headers = headers_to_client(lines, fields, receipt=receipt, request_id=recipient.exchange.request_id)
+    recipient.answer.start(status, headers, has_length=b"content-length" in fields, reason=reason)
+
+
+def without_length(head: ResponseHead) -> ResponseHead:
+    """For a body that is changed on its way."""
+    headers = [h for h in head.headers if h[0].lower() != b"content-length"]
+    return head._replace(headers=headers, fields=fields_of(headers))
 
 
 def _retry_after_s(head: ResponseHead) -> float | None:
     """Retry-After in seconds; its other form, a date, says nothing to a monotonic clock."""
-    value = header(head.headers, b"retry-after")
+    value = head.fields.get(b"retry-after", b"")
     return min(float(value), _MAX_RETRY_AFTER_S) if value.isdigit() else None

@@ -1,53 +1,73 @@
-"""What is tried again elsewhere, and how often: one table.
+"""Retries: what one request may still try, and RetryBudget: what all requests of this process may.
 
-A generation that is tried again may run twice, on two engines; it is never tried again once a byte of an
-answer's body went to the client. What counts against a server's breaker is ``Outcome.is_failure``'s to say.
+What is tried again is a column of :class:`gateway.fleet.outcome.Outcome`. A generation that is tried again may run
+twice, on two engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from gateway.fleet.outcome import Outcome
+from gateway.fleet.outcome import Again, Outcome
 
 MAX_RETRIES = 3  # of one request, whatever the reasons
-
-# How often one request is tried again after ending so, before its first body byte.
-RETRIES: Mapping[Outcome, int] = {
-    Outcome.OK: 0,
-    Outcome.CLIENT_ERROR: 0,  # it would be wrong elsewhere too
-    Outcome.BUSY: 1,
-    Outcome.UNAVAILABLE: 1,
-    Outcome.SERVER_ERROR: 1,
-    Outcome.UNREACHABLE: MAX_RETRIES,
-    Outcome.BROKEN: MAX_RETRIES,
-    Outcome.TIMEOUT: 0,  # the client has waited long enough to be told
-    Outcome.CLIENT_GONE: 0,
-}
-
-
-def outcome_of(status: int) -> Outcome:
-    """What an answer's status says."""
-    if status < 400:
-        return Outcome.OK
-    if status == 429:
-        return Outcome.BUSY
-    if status < 500:
-        return Outcome.CLIENT_ERROR
-    return Outcome.UNAVAILABLE if status == 503 else Outcome.SERVER_ERROR
+_MOST_SAVED = 10.0  # retries: what a process that has just started, or was quiet, may do at once
 
 
 class RetryBudget:
-    """What one request may still try."""
+    """A bucket of retries: each request adds ``fraction`` of one, each retry on an answer takes one.
 
-    __slots__ = ("_spent",)
+    So a fleet that answers only errors gets at most ``1 + fraction`` times its load. It starts full.
+    """
 
-    def __init__(self) -> None:
-        self._spent: list[Outcome] = []
+    __slots__ = ("_fraction", "_saved", "refused")
+
+    def __init__(self, fraction: float = 0.1) -> None:
+        self._fraction = fraction
+        self._saved = _MOST_SAVED if fraction else 0.0
+        self.refused = 0  # retries that were not made for want of budget
+
+    def __repr__(self) -> str:
+        return f"<RetryBudget {self._saved:.1f} saved, {self.refused} refused>"
+
+    @property
+    def allows(self) -> bool:
+        return self._saved >= 1.0
+
+    def earn(self) -> None:
+        """There is one request more."""
+        self._saved = min(_MOST_SAVED, self._saved + self._fraction)
+
+    def spend(self) -> None:
+        self._saved -= 1.0
+
+
+class Retries:
+    """What one request may still try. Made once a request: it earns the budget its part."""
+
+    __slots__ = ("_answered", "_budget", "_made")
+
+    def __init__(self, budget: RetryBudget) -> None:
+        self._budget = budget
+        self._made = 0
+        self._answered = False  # whether one was made because of an answer
+        budget.earn()
 
     def allows(self, outcome: Outcome) -> bool:
-        """Whether an attempt that ends so may be followed by another."""
-        return len(self._spent) < MAX_RETRIES and self._spent.count(outcome) < RETRIES[outcome]
+        """Whether an attempt that ends so may be followed by another. A ``False`` is counted if the budget says it."""
+        again = outcome.again
+        if again is Again.NO or again is Again.RESENT or self._made == MAX_RETRIES:
+            return False
+        if again is Again.EACH:
+            return True
+        if self._answered:
+            return False
+        if not self._budget.allows:
+            self._budget.refused += 1
+            return False
+        return True
 
     def spend(self, outcome: Outcome) -> None:
-        self._spent.append(outcome)
+        """Another attempt is made after one that ended so. Only after :meth:`allows`."""
+        self._made += 1
+        if outcome.again is Again.ONCE:
+            self._answered = True
+            self._budget.spend()

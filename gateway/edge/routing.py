@@ -13,7 +13,22 @@ from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.decision import Decision
 from gateway.usage import Usage
 
-PreparedT = TypeVar("PreparedT")
+
+class Prepared(Protocol):
+    """What is known of a request, whatever its replica."""
+
+    @property
+    def work_tokens(self) -> int:
+        """Its prompt's tokens, counted or guessed."""
+        ...
+
+    @property
+    def alias(self) -> str:
+        """What the client calls the model, or called it when it made the response that it asks for."""
+        ...
+
+
+PreparedT = TypeVar("PreparedT", bound=Prepared)
 
 
 class Attempt(Protocol):
@@ -32,11 +47,19 @@ class Attempt(Protocol):
 
     def first_byte(self) -> None: ...
 
+    def responded(self, response_id: str) -> None:
+        """The replica keeps a response under this id."""
+        ...
+
     def end(self, outcome: Outcome, *, retry_after_s: float | None = None, usage: Usage | None = None) -> None: ...
 
 
 class Routing(Protocol[PreparedT]):
     """Learns what is known of a request once, then chooses as often as it takes."""
+
+    def prepare_now(self, request: InferenceRequest, *, strategy: str | None = None) -> PreparedT | None:
+        """``None``: something has to be waited for, which :meth:`prepare` does."""
+        ...
 
     async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> PreparedT: ...
 

@@ -5,7 +5,8 @@ no queue stand between the socket and the client. It does not know what a client
 
 Rules that httptools leaves to its user (RFC 9112):
 
-- 1xx answers are interim; 101 is refused, for we never ask for it.
+- 1xx answers are interim; 101 is refused, for we never ask for it. A status has to be one: 100 to 599 (RFC 9110
+  section 15).
 - An answer with neither length nor chunks ends with the connection; any other answer that does is cut off.
 - The parser cannot know that a HEAD was asked: its answer ends with its head, and so does the connection.
 - Bytes after an answer, or without a request, condemn the connection.
@@ -14,35 +15,44 @@ Rules that httptools leaves to its user (RFC 9112):
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import NamedTuple, Protocol, cast
 
 import httptools
 
+from gateway.edge.dead_hosts import notice_dead_hosts
+from gateway.edge.fields import Header, fields_of
+from gateway.edge.outbox import Outbox
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
 
 MAX_HEAD_BYTES = 65_536
+_AT_ONCE_SWEEPS = 2  # of the owner's
 _JOIN_BELOW_BYTES = 16_384  # a body smaller than this shares its head's packet
 
-Header = tuple[bytes, bytes]
+_REASON = re.compile(rb"[\t -~\x80-\xff]*")  # RFC 9112 section 4: no other control characters
 
 
 class ResponseHead(NamedTuple):
-    """Status line and headers, as they came: order, case and bytes. ``has_length``: a Content-Length is among them."""
+    """Status line and headers, as they came: order, case and bytes. ``fields``: by their lower-case names."""
 
     status: int
     reason: bytes
     headers: list[Header]
-    has_length: bool
+    fields: dict[bytes, bytes]
+
+    @property
+    def has_length(self) -> bool:
+        """Whether a Content-Length is among them."""
+        return b"content-length" in self.fields
 
 
 class UpstreamError(Exception):
-    """An attempt failed on the wire. ``resendable``: a kept connection was gone before it gave a byte."""
+    """An attempt failed on the wire, or, with the outcome ``STALE``, did not begin: the kept connection was gone."""
 
-    def __init__(self, outcome: Outcome, message: str, *, resendable: bool = False) -> None:
+    def __init__(self, outcome: Outcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
-        self.resendable = resendable
 
 
 class Receiver(Protocol):
@@ -58,6 +68,9 @@ class Receiver(Protocol):
 class Owner(Protocol):
     """Who keeps connections."""
 
+    @property
+    def outbox(self) -> Outbox: ...
+
     def released(self, connection: UpstreamConnection) -> None:
         """It is free for another request."""
         ...
@@ -70,13 +83,40 @@ class Owner(Protocol):
 class UpstreamConnection(asyncio.Protocol):
     """See the module. Used once connected; written by the event loop's callbacks and the caller of :meth:`send`."""
 
+    __slots__ = (
+        "_body_begun",
+        "_complete",
+        "_headers",
+        "_interim",
+        "_keep",
+        "_method",
+        "_new_head",
+        "_owner",
+        "_parser",
+        "_pieces",
+        "_reason",
+        "_receiver",
+        "_requests",
+        "_transport",
+        "_until_eof",
+        "has_body",
+        "idle_since_s",
+        "origin",
+        "reading_paused",
+        "received_bytes",
+        "silent_sweeps",
+        "swept_bytes",
+    )
+
     _transport: asyncio.Transport
     _new_head: ResponseHead | None  # parsed, and not yet handed over
+    _headers: list[Header]
 
     def __init__(self, origin: Origin, owner: Owner) -> None:
         self.origin = origin
         self.idle_since_s = 0.0
         self.received_bytes = 0  # of the answer awaited, heads and frames included
+        self.has_body = False  # whether any byte of that answer's body came
         self.silent_sweeps = 0  # kept by the owner
         self.swept_bytes = 0  # kept by the owner
         self.reading_paused = False
@@ -105,7 +145,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._receiver = receiver
         self._requests += 1
         if len(body) < _JOIN_BELOW_BYTES:
-            self._transport.write(head + body)
+            self._owner.outbox.write(self._transport, head + body)
         else:
             self._transport.write(head)
             self._transport.write(body)
@@ -118,10 +158,17 @@ class UpstreamConnection(asyncio.Protocol):
     def fail(self, outcome: Outcome, message: str) -> None:
         """Drop the connection and tell the receiver."""
         receiver = self._receiver
-        resendable = outcome is Outcome.BROKEN and self._requests > 1 and not self.received_bytes
+        if outcome is Outcome.BROKEN and self._was_closed_before():
+            outcome = Outcome.STALE
         self.abort()
         if receiver is not None:
-            receiver.broken(UpstreamError(outcome, f"{self.origin.netloc}: {message}", resendable=resendable))
+            receiver.broken(UpstreamError(outcome, f"{self.origin.netloc}: {message}"))
+
+    def _was_closed_before(self) -> bool:
+        """Whether a kept connection broke at once, without a byte: then the server had closed it while it was idle, and
+        has not seen the request (RFC 9112 section 9.3.1). One that breaks later may have begun to work.
+        """
+        return self._requests > 1 and not self.received_bytes and self.silent_sweeps <= _AT_ONCE_SWEEPS
 
     def pause_reading(self) -> None:
         if not self.reading_paused and not self._transport.is_closing():
@@ -137,27 +184,52 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        notice_dead_hosts(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        if self._receiver is None:
+        """Runs for every chunk of every stream: what is not needed for the next few bytes is not done here."""
+        receiver = self._receiver
+        if receiver is None:
             self.abort()
             return
         self.received_bytes += len(data)
-        error = self._parse(data)
-        self._deliver()
+        error = ""
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as stopped:
+            error = _fault(stopped)
+        if self._new_head is not None:
+            head, self._new_head = self._new_head, None
+            receiver.head(head)
+            receiver = self._receiver  # it may have given up
+        pieces = self._pieces
+        if receiver is not None and (pieces or self._complete):
+            self.has_body = True
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.clear()
+            receiver.body(data, self._complete)
         if self._complete:
             self._release(clean=not error)
         elif error:
             self.fail(Outcome.BROKEN, error)
+        elif not self._body_begun and self.received_bytes > 2 * MAX_HEAD_BYTES:
+            self.fail(Outcome.BROKEN, "headers too large")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.lost(self)
-        receiver = self._receiver
-        if exc is None and receiver is not None and self._until_eof:
-            self._receiver = None
-            receiver.body(b"", True)
+        del self._parser  # it holds this object
+        if exc is None and self._receiver is not None and self._until_eof:
+            self._end_with_connection(self._receiver)
         else:
             self.fail(Outcome.BROKEN, "the connection was reset" if exc else "the connection ended too soon")
+
+    def _end_with_connection(self, receiver: Receiver) -> None:
+        try:
+            receiver.body(b"", True)
+        except BaseException:
+            self.fail(Outcome.BROKEN, "its end could not be passed on")
+            raise
+        self._receiver = None
 
     # httptools: these only collect, so that the receiver is called with the parser at rest
 
@@ -171,20 +243,26 @@ class UpstreamConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._body_begun:
             return  # a trailer
-        self._head_bytes += len(name) + len(value)
-        if self._head_bytes > MAX_HEAD_BYTES:
-            raise _NotAnAnswerError("headers too large")
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if not 100 <= status <= 599:
+            raise _NotAnAnswerError("a status that is none")
         if status < 200:
             self._interim = True
             return
-        has_length, chunked = _framing(self._headers)
+        headers = self._headers
+        if self.received_bytes > MAX_HEAD_BYTES:
+            _check_size(headers)
+        fields = fields_of(headers)
+        chunked = b"transfer-encoding" in fields
+        if chunked:
+            _check_coding(headers)
         self._body_begun = True
-        self._until_eof = not (has_length or chunked or status in (204, 304))
-        self._new_head = ResponseHead(status, self._reason, self._headers, has_length)
+        self._until_eof = not (chunked or b"content-length" in fields or status in (204, 304))
+        reason = self._reason if _REASON.fullmatch(self._reason) else b""
+        self._new_head = ResponseHead(status, reason, headers, fields)
         if self._method == "HEAD":
             self._complete = True
             raise _NotAnAnswerError("a HEAD is answered; what follows would be misread")
@@ -208,38 +286,15 @@ class UpstreamConnection(asyncio.Protocol):
         self._until_eof = False
         self._body_begun = False
         self._new_head = None
-        self.received_bytes = 0
+        self.has_body = False
+        self.received_bytes = self.swept_bytes = 0
         self.silent_sweeps = 0
         self._begin_head()
 
     def _begin_head(self) -> None:
         self._interim = False
         self._reason = b""
-        self._headers: list[Header] = []
-        self._head_bytes = 0
-
-    def _parse(self, data: bytes) -> str:
-        """Feed the parser; "" or what is wrong."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            return "it switched protocols unasked"
-        except httptools.HttpParserError as error:
-            return f"not HTTP: {error.__context__ or error}"
-        if not self._body_begun and self.received_bytes > 2 * MAX_HEAD_BYTES:
-            return "headers too large"
-        return ""
-
-    def _deliver(self) -> None:
-        """Hand over what one read brought, in as few calls as it needs."""
-        if self._new_head is not None and self._receiver is not None:
-            head, self._new_head = self._new_head, None
-            self._receiver.head(head)
-        if (self._pieces or self._complete) and self._receiver is not None:
-            pieces = self._pieces
-            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            pieces.clear()
-            self._receiver.body(data, self._complete)
+        self._headers = []
 
     def _release(self, *, clean: bool) -> None:
         self._receiver = None
@@ -256,14 +311,19 @@ class _NotAnAnswerError(Exception):
     """Raised through the parser to stop it."""
 
 
-def _framing(headers: list[Header]) -> tuple[bool, bool]:
-    """Whether a Content-Length and whether chunks frame the body."""
-    has_length = chunked = False
+def _fault(stopped: Exception) -> str:
+    """What was wrong with the bytes."""
+    if isinstance(stopped, httptools.HttpParserUpgrade):
+        return "it switched protocols unasked"
+    return f"not HTTP: {stopped.__context__ or stopped}"
+
+
+def _check_size(headers: list[Header]) -> None:
+    if sum(len(name) + len(value) for name, value in headers) > MAX_HEAD_BYTES:
+        raise _NotAnAnswerError("headers too large")
+
+
+def _check_coding(headers: list[Header]) -> None:
     for name, value in headers:
-        if len(name) == 14 and name.lower() == b"content-length":
-            has_length = True
-        elif len(name) == 17 and name.lower() == b"transfer-encoding":
-            if value.strip().lower() != b"chunked":
-                raise _NotAnAnswerError("a transfer coding other than chunked")
-            chunked = True
-    return has_length, chunked
+        if name.lower() == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            raise _NotAnAnswerError("a transfer coding other than chunked")

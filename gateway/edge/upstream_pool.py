@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
+from math import inf
 
+from gateway.edge.outbox import Outbox
 from gateway.edge.upstream_connection import UpstreamConnection, UpstreamError
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
@@ -21,8 +24,10 @@ class UpstreamPool:
     """Made and used on one event loop. ``repr`` shows its state.
 
     ``idle_timeout_s`` must be below the servers' keep-alive time (vLLM's: 5 s), or a request meets a
-    closing socket. ``silence_timeout_s``: a replica that owes an answer and sends nothing for so long is
-    given up (accurate to a second); time during which a slow client kept us from reading does not count.
+    closing socket. ``first_byte_timeout_s`` bounds the wait for an answer's first body byte (``None``: nothing
+    does), ``silence_timeout_s`` any silence after it; both are accurate to a second, and time during which a slow
+    client kept us from reading does not count. ``heard`` is told twice a second from which origins bytes of
+    answers' bodies came.
     """
 
     def __init__(
@@ -30,15 +35,22 @@ class UpstreamPool:
         *,
         connect_timeout_s: float = 5.0,
         idle_timeout_s: float = 4.0,
-        silence_timeout_s: float = 600.0,
+        first_byte_timeout_s: float | None = None,
+        silence_timeout_s: float = 300.0,
+        heard: Callable[[Origin], None] = lambda _: None,
+        outbox: Outbox | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._connect_timeout_s = connect_timeout_s
         self._idle_timeout_s = idle_timeout_s
-        self._silent_sweeps = max(1, round(silence_timeout_s / _SWEEP_S))
+        self._silent_sweeps = _sweeps(silence_timeout_s)
+        self._first_byte_sweeps = inf if first_byte_timeout_s is None else _sweeps(first_byte_timeout_s)
+        self._heard = heard
+        self.outbox = outbox or Outbox()
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._connections: set[UpstreamConnection] = set()
+        self.stale = 0  # kept connections that turned out to be closed: counted by who was sending
         self._idle: dict[Origin, list[UpstreamConnection]] = {}  # newest last
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -102,6 +114,9 @@ class UpstreamPool:
 
     def lost(self, connection: UpstreamConnection) -> None:
         self._connections.discard(connection)
+        waiting = self._idle.get(connection.origin)
+        if waiting and connection in waiting:
+            waiting.remove(connection)
 
     # The rest
 
@@ -117,7 +132,10 @@ class UpstreamPool:
     def _sweep(self) -> None:
         self._sweeper = None
         self._drop_idle(self._loop.time() - self._idle_timeout_s)
-        for connection in [c for c in self._connections if c.busy]:
+        busy = [connection for connection in self._connections if connection.busy]
+        for origin in {c.origin for c in busy if c.has_body and c.received_bytes != c.swept_bytes}:
+            self._heard(origin)
+        for connection in busy:
             self._listen_for(connection)
         if self._connections:
             self._watch()
@@ -133,10 +151,18 @@ class UpstreamPool:
                 del self._idle[origin]
 
     def _listen_for(self, connection: UpstreamConnection) -> None:
-        if connection.received_bytes != connection.swept_bytes or connection.reading_paused:
+        heard = connection.received_bytes != connection.swept_bytes
+        connection.swept_bytes = connection.received_bytes
+        if connection.has_body and (heard or connection.reading_paused):
             connection.silent_sweeps = 0
-            connection.swept_bytes = connection.received_bytes
             return
         connection.silent_sweeps += 1
-        if connection.silent_sweeps > self._silent_sweeps:
-            connection.fail(Outcome.TIMEOUT, "it owes an answer and is silent")
+        if not connection.has_body:  # whatever came of the head
+            if connection.silent_sweeps > self._first_byte_sweeps:
+                connection.fail(Outcome.FIRST_BYTE_TIMEOUT, "its first byte did not come in time")
+        elif connection.silent_sweeps > self._silent_sweeps:
+            connection.fail(Outcome.CHUNK_TIMEOUT, "it owes the rest of an answer and is silent")
+
+
+def _sweeps(seconds: float) -> int:
+    return max(1, round(seconds / _SWEEP_S))

@@ -23,6 +23,7 @@ class InFlight:
     prefill_until_s: float = 0.0  # when its prefill is estimated to end: ends the promise of a plain answer
     first_byte_s: float | None = None
     ours: bool = True  # sent by this process
+    asks_engine: bool = True  # False: that it is answered shows only that the server's process lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Workload:
 
     def promised_s(self, now: float) -> float:
         """W: seconds of prefill promised and not yet done."""
+        if not self._pending:
+            return 0.0
         self._expire(now)
         if not self._pending:
             return 0.0

@@ -20,6 +20,7 @@ _NAMES = {
     "vllm:prefix_cache_hits_total": "prefix_hits",
     "vllm:gpu_prefix_cache_queries_total": "prefix_queries",  # until 0.10
     "vllm:gpu_prefix_cache_hits_total": "prefix_hits",
+    "vllm:generation_tokens_total": "generated_tokens",
 }
 _SAMPLE = re.compile(
     rf"^({'|'.join(re.escape(name) for name in [*_NAMES, 'vllm:cache_config_info', 'process_start_time_seconds'])})"
@@ -39,6 +40,7 @@ class LoadReport:
     kv_usage: float | None = None  # 0..1
     prefix_queries: float | None = None  # tokens looked up in the prefix cache
     prefix_hits: float | None = None  # tokens found there
+    generated_tokens: float | None = None  # since its process began
     block_size: int | None = None
     kv_blocks: int | None = None
 

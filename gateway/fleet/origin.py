@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 _USER = re.compile(r"//[^/?#]*@")  # may hold a password: never shown
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
 
+_PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)*")  # RFC 3986, 3.3
+
 
 class Origin(NamedTuple):
     """Scheme, host, port and the path in front of every route. ``host`` is bare: no brackets around IPv6."""
@@ -36,6 +38,8 @@ class Origin(NamedTuple):
             raise ValueError(f"{shown!r}: a replica's URL needs a host, like http://10.0.0.7:8000")
         if not _HOST.fullmatch(parts.hostname):
             raise ValueError(f"{shown!r}: {parts.hostname!r} is no host name and no IP address")
+        if not _PATH.fullmatch(parts.path):
+            raise ValueError(f"{shown!r}: the path must be written as a URL has it, odd characters as %20")
         tls = parts.scheme == "https"
         return cls(tls, parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"))
 

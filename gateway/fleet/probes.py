@@ -75,6 +75,7 @@ class Probes:
     async def _probe_forever(self, server: Server, pages: ServerPages) -> None:
         while True:
             await self._probe(server, pages)
+            self._pool.settle_drain(server)
             await asyncio.sleep(self._interval_s)
 
     async def _probe(self, server: Server, pages: ServerPages) -> None:
@@ -127,4 +128,4 @@ class Probes:
             if (rank_report := report.ranks.get(replica.key.rank)) is not None:
                 replica.reported(rank_report, now)
         if report.process_start_s is not None:
-            self._pool.process_started(server, report.process_start_s)
+            self._pool.process_started(server, report.process_start_s, now)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gateway.fleet.inflight import Workload
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.replica_key import ReplicaKey
+from router_strategies import Candidate
 
 if TYPE_CHECKING:
     from gateway.fleet.server import Server
@@ -23,6 +24,7 @@ class Replica:
         self.id = key.replica_id
         self.workload = Workload()
         self.speed = server.spec.speed  # prefill rate relative to the others
+        self.named = Candidate(self.id, speed=self.speed)  # as strategies see it that look at nothing else
         self.report = LoadReport()
         self.reported_s: float | None = None
         self.kv_blocks = 0  # in its GPU; 0: unknown
@@ -37,6 +39,8 @@ class Replica:
         return self.key.rank if len(self.server.replicas) > 1 else None
 
     def reported(self, report: LoadReport, now: float) -> None:
+        if self.reported_s is not None and report.generated_tokens != self.report.generated_tokens:
+            self.server.silence.excused(now)
         self.report = report
         self.reported_s = now
         self.kv_blocks = report.kv_blocks or 0

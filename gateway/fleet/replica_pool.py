@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from gateway.errors import BadRequest, ModelNotFound, NoReplica
+from gateway.errors import NoReplica
 from gateway.fleet.breaker import Breaker
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.model_card import ModelCard
+from gateway.fleet.model_names import ModelNames
+from gateway.fleet.origin import Origin
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
-from gateway.fleet.server import Server
+from gateway.fleet.server import Server, faults_of
 from gateway.fleet.server_spec import ServerSpec
 
 
@@ -31,22 +33,26 @@ class PoolListener(Protocol):
         ...
 
 
-class ServedModel(NamedTuple):
-    """What a model's name in a request stands for."""
+class Members(NamedTuple):
+    """The replicas of one namespace, whatever their health, and their keys in the same order."""
 
-    name: str
-    namespace: str
-    lora: str  # "": the base model itself
+    replicas: Sequence[Replica]
+    keys: Sequence[ReplicaKey]
 
 
 class ReplicaPool:
     """All servers and replicas of this process."""
 
-    def __init__(self, *, breaker: Callable[[], Breaker] = Breaker) -> None:
+    def __init__(self, *, breaker: Callable[[], Breaker] = Breaker, stall_s: float = 60.0) -> None:
         self._new_breaker = breaker
+        self._stall_s = stall_s
         self._servers: dict[str, Server] = {}
+        self._by_origin: dict[Origin, list[Server]] = {}
+        self.names = ModelNames(self._servers.values())
         self._listeners: list[PoolListener] = []
-        self._models: dict[str, ServedModel] = {}
+        # Made when asked for, forgotten when anything about them changes:
+        self._members: dict[str, Members] = {}  # by namespace
+        self._serving: dict[str, Sequence[Server]] = {}  # by model
         self._joined: dict[Replica, EventSource | None] = {}
         self._drained: frozenset[str] = frozenset()
 
@@ -64,7 +70,7 @@ class ReplicaPool:
     @property
     def healthy_replicas(self) -> int:
         """How many replicas answer their probes, whatever they serve."""
-        return sum(len(server.replicas) for server in self.servers if server.healthy)
+        return sum([len(server.replicas) for server in self._servers.values() if server.healthy])
 
     @property
     def was_ready(self) -> bool:
@@ -93,15 +99,33 @@ class ReplicaPool:
                 self._remove(server)
         for spec in wanted.values():
             if spec.id not in self._servers:
-                server = self._servers[spec.id] = Server(spec, self._new_breaker())
-                server.draining = server.id in self._drained
-        self._index_models()
+                self._add(spec)
+        self._models_changed()
 
     def set_drained(self, server_ids: Collection[str]) -> None:
-        """Exactly these servers take no new requests, whether they are here, come later or come back."""
+        """Exactly these servers take no new requests, whether they are here, come later or come back.
+
+        What runs there goes on. When it has ended, listeners are told that its replicas left; undrained, they join.
+        """
         self._drained = frozenset(server_ids)
         for server in self.servers:
             server.draining = server.id in self._drained
+            self.settle_drain(server)
+
+    def settle_drain(self, server: Server) -> None:
+        """Let a draining server's replicas leave if nothing runs there any more, by whichever gateway.
+
+        Called at every end here, and at every probe for those of others. Once they left they stay away until it is
+        undrained, even if one more request has to go there.
+        """
+        if not server.draining and server.drained:
+            server.drained = False
+            for replica in server.replicas:
+                self._join(replica, server.event_sources.get(replica.key.rank))
+        elif server.draining and not server.drained and not server.inflight:
+            server.drained = True
+            for replica in server.replicas:
+                self._leave(replica)
 
     def identify(
         self,
@@ -113,21 +137,27 @@ class ReplicaPool:
         """The probes learned ``server``'s models, its data-parallel ranks and where these publish events."""
         server.cards = tuple(cards)
         server.event_sources = dict(sources)
-        self._index_models()
+        self._models_changed()
         keep = {replica.key.rank: replica for replica in server.replicas if self._still(replica, ranks)}
         for replica in server.replicas:
             if replica.key.rank not in keep:
                 self._leave(replica)
         server.replicas = [keep.get(rank) or Replica(server, server.key(rank)) for rank in ranks]
+        self._members.clear()
         for replica in server.replicas:
             self._join(replica, sources.get(replica.key.rank))
 
-    def process_started(self, server: Server, start_s: float) -> None:
-        """A probe read when ``server``'s process started (Unix seconds)."""
+    def heard(self, origin: Origin, now: float) -> None:
+        """Bytes of answers' bodies came from ``origin`` since this was last said."""
+        for server in self._by_origin.get(origin, ()):
+            server.heard(now)
+
+    def process_started(self, server: Server, start_s: float, now: float) -> None:
+        """A probe read when ``server``'s process started (Unix seconds). ``now``: of the monotonic clock."""
         before, server.process_start_s = server.process_start_s, start_s
         if before is None or before == start_s:
             return
-        server.breaker.succeeded()  # what failed was another process
+        server.began_anew(now)
         for replica in server.replicas:
             for listener in self._listeners:
                 listener.process_changed(replica)
@@ -137,12 +167,15 @@ class ReplicaPool:
         replica = self.replica(key)
         if replica is None:
             return key
+        self._members.clear()
         return replica.restart() if replica.key == key else replica.key
 
     def _still(self, replica: Replica, ranks: Sequence[int]) -> bool:
         return replica.key.rank in ranks and replica.key.namespace == (replica.server.namespace or "")
 
     def _join(self, replica: Replica, source: EventSource | None) -> None:
+        if replica.server.drained:
+            return
         if replica in self._joined:
             if self._joined[replica] == source:
                 return
@@ -157,81 +190,64 @@ class ReplicaPool:
             for listener in self._listeners:
                 listener.left(replica)
 
-    def _index_models(self) -> None:
-        """One look-up a request. Where servers disagree on what a name means, the first configured one is right."""
-        self._models = {
-            card.id: ServedModel(card.id, server.namespace or "", card.id if card.parent else "")
-            for server in reversed(self._servers.values())
-            for card in server.cards
-        }
+    def _models_changed(self) -> None:
+        self.names.index()
+        self._serving.clear()
+
+    def _add(self, spec: ServerSpec) -> None:
+        breaker = self._new_breaker()
+        server = Server(spec, breaker, stall_s=self._stall_s, ended_while_draining=self.settle_drain)
+        self._servers[spec.id] = server
+        self._by_origin.setdefault(spec.origin, []).append(server)
+        server.draining = server.id in self._drained
+        self.settle_drain(server)
 
     def _remove(self, server: Server) -> None:
         for replica in server.replicas:
             self._leave(replica)
         del self._servers[server.id]
+        self._by_origin[server.spec.origin].remove(server)
+        self._members.clear()
 
     # Choice
 
-    def resolve(self, model: str) -> ServedModel:
-        """What ``model`` ("" where the request names none) stands for.
-
-        Raises ``NoReplica`` for an empty fleet, ``ModelNotFound``, or ``BadRequest`` where a name is needed.
-        """
-        if not self._servers:
-            raise NoReplica("No replica is configured or discovered.")
-        if not model:
-            return self._only_model()
-        if (served := self._models.get(model)) is not None:
-            return served
-        if all(server.cards for server in self.servers):
-            raise ModelNotFound(model)
-        if not any(server.was_healthy for server in self.servers if not server.cards):
-            raise NoReplica(f"No replica has answered yet: {self._faults(self.servers)}")
-        return ServedModel(model, "", "")
+    def members(self, namespace: str) -> Members:
+        """The replicas whose caches hold ``namespace``."""
+        members = self._members.get(namespace)
+        if members is None:
+            replicas = [replica for replica in self.replicas if replica.key.namespace == namespace]
+            members = self._members[namespace] = Members(replicas, [replica.key for replica in replicas])
+        return members
 
     def routable(self, model: str, tried: Collection[str], now: float) -> list[Replica]:
         """The replicas that may be sent a request for ``model``, without the server ids in ``tried``.
 
-        Ready servers; if there is none, healthy ones whose breaker is open or that push back: trying the least bad
-        beats refusing. Raises ``NoReplica`` with the reason if every one is down, drained or tried.
+        Ready servers; if there is none, the least bad of the healthy ones, which beats refusing: those that push back,
+        else those that are stalled, else those whose breaker is open. Raises ``NoReplica`` with the reason if every one
+        is down, drained or tried: a server that fails its probes is not tried, even if it can be connected to.
         """
-        serving = [server for server in self.servers if server.id not in tried and server.serves(model)]
-        healthy = [server for server in serving if server.healthy and not server.draining and server.replicas]
-        ready = [server for server in healthy if server.is_ready(now)]
-        if not healthy:
-            raise NoReplica(f"No healthy replica: {self._faults(serving)}")
-        return [replica for server in ready or healthy for replica in server.replicas]
+        serving = self._serving.get(model)
+        if serving is None:
+            serving = [server for server in self.servers if server.serves(model)]
+            if self.names.knows(model):  # names of clients are not kept
+                self._serving[model] = serving
+        if tried:
+            serving = [server for server in serving if server.id not in tried]
+        ready = [server for server in serving if server.is_ready(now) and server.replicas]
+        if not ready:
+            healthy = [server for server in serving if server.healthy and not server.draining and server.replicas]
+            if not healthy:
+                raise NoReplica("No replica is healthy.", faults_of(serving))
+            ready = _least_bad(healthy, now)
+        return [replica for server in ready for replica in server.replicas]
 
     def replica_ids(self, server_ids: Collection[str]) -> frozenset[str]:
         """The replicas of these servers, by id."""
         servers = (self._servers[id_] for id_ in server_ids if id_ in self._servers)
         return frozenset(replica.id for server in servers for replica in server.replicas)
 
-    def models(self) -> list[ModelCard]:
-        """The union of what healthy servers serve, by id, in the order they were configured."""
-        union: dict[str, ModelCard] = {}
-        for server in self.servers:
-            for card in server.cards if server.healthy else ():
-                union.setdefault(card.id, card)
-        return list(union.values())
 
-    def knows_model(self, model: str) -> bool:
-        return model in self._models
-
-    def _only_model(self) -> ServedModel:
-        namespaces = sorted({server.namespace for server in self.servers if server.namespace})
-        if len(namespaces) > 1:
-            raise BadRequest(
-                f"The request names no model; this gateway serves {', '.join(namespaces)}.",
-                param="model",
-                code="model_required",
-            )
-        if not namespaces and not any(server.was_healthy for server in self.servers):
-            raise NoReplica(f"No replica has answered yet: {self._faults(self.servers)}")
-        only = namespaces[0] if namespaces else ""
-        return ServedModel(only, only, "")
-
-    def _faults(self, servers: Iterable[Server]) -> str:
-        faults = [f"{server.id}: {'draining' if server.draining else server.fault}" for server in servers]
-        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
-        return ("; ".join(faults[:3]) + more) or "every one was tried"
+def _least_bad(servers: Sequence[Server], now: float) -> list[Server]:
+    troubles = [server.trouble(now) for server in servers]
+    least = min(troubles)
+    return [server for server, trouble in zip(servers, troubles) if trouble == least]

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from gateway.fleet.event_source import EventSource, checked_endpoint, connectable
 from gateway.fleet.origin import Origin
 
+_ID = re.compile(r"[A-Za-z0-9._~:/@#+\[\]-]*")  # goes into headers, labels and the admin port's paths
 _OPTIONS = ("events", "replay", "speed")
 
 
@@ -37,6 +38,8 @@ class ServerSpec(NamedTuple):
         for option in options:
             if option not in _OPTIONS:
                 raise ValueError(f"{url!r}: no option {option!r}; a replica has {', '.join(_OPTIONS)}")
+        if not _ID.fullmatch(name):
+            raise ValueError(f"{name!r}: an id is made of letters, digits and ._~:/@#+[]-")
         if re.search(r"#\d+$", name):
             raise ValueError(f"{name!r}: an id must not end in '#' and a number: so its ranks are named")
         return cls(

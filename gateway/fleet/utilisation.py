@@ -32,5 +32,6 @@ class Utilisation:
         return min(1.0, self._sum_s / covered_s / max(1, replicas))
 
     def _decay(self, now: float) -> None:
-        self._sum_s *= exp(-max(0.0, now - self._seen_s) / self._window_s)
-        self._seen_s = now
+        if now != self._seen_s:
+            self._sum_s *= exp(-max(0.0, now - self._seen_s) / self._window_s)
+            self._seen_s = now

@@ -50,6 +50,14 @@ class IndexWriter(Protocol):
 class PrefixMatcher(Protocol):
     """The half that is read. Answers in tokens."""
 
+    def knows(self, keys: Collection[ReplicaKey]) -> bool:
+        """Whether all there is to know of ``keys`` lies in this process: then :meth:`match_now` will do."""
+        ...
+
+    def match_now(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
+        """As :meth:`match`, as far as this process itself knows."""
+        ...
+
     async def match(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
         """How long a prefix of the chain each key holds. Keys the index does not know are absent.
 

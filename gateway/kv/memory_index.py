@@ -18,6 +18,8 @@ from gateway.kv.index import Chains
 from gateway.kv.owner_masks import OwnerMasks, Run
 from gateway.kv.tiers import Tier, TierTokens
 
+_NONE_HELD = TierTokens(0)
+
 
 class _Member:
     """A replica that the index knows: its bit in each tier, and which tiers were ever told of."""
@@ -42,6 +44,7 @@ class MemoryIndex:
         self._members: dict[ReplicaKey, _Member] = {}
         self._by_bit: dict[Tier, dict[int, ReplicaKey]] = {tier: {} for tier in Tier}
         self._l2_members: Counter[str] = Counter()  # namespace -> replicas that ever told of L2
+        self._knows_lower_tiers = False  # whether any replica ever told of L1 or L2
 
     def __repr__(self) -> str:
         return f"<MemoryIndex {len(self._members)} replicas, {self.block_owners()} block-owners>"
@@ -50,21 +53,49 @@ class MemoryIndex:
         """See :class:`PrefixIndex`. Never really waits."""
         return self.match_now(chains, keys)
 
+    def knows(self, keys: Collection[ReplicaKey]) -> bool:
+        """See :class:`PrefixIndex`. It is the only index there is."""
+        return True
+
     def match_now(self, chains: Chains, keys: Collection[ReplicaKey]) -> dict[ReplicaKey, TierTokens]:
         """How long a prefix each key holds, in tokens: the longest that any of the block sizes shows."""
-        members = [member for key in keys if (member := self._members.get(key)) is not None]
-        l0 = self._longest(Tier.L0, chains, members)
-        a1 = self._longest(Tier.L1, chains, [member for member in members if member.l1_known])
-        a2 = self._with_storage(chains, members) if self._l2_members else {}
+        found = self._match_l0(chains, keys)
+        if self._knows_lower_tiers:
+            self._add_lower_tiers(found, chains)
+        return found
+
+    def _match_l0(self, chains: Chains, keys: Iterable[ReplicaKey]) -> dict[ReplicaKey, TierTokens]:
+        """One result for all that hold equally much: this runs for every replica at every request."""
         found: dict[ReplicaKey, TierTokens] = {}
+        member_of, l0, wanted = self._members.get, Tier.L0, 0
+        for key in keys:
+            member = member_of(key)
+            if member is not None:
+                wanted |= member.bits[l0]
+                found[key] = _NONE_HELD
+        masks, by_bit = self._tiers[l0], self._by_bit[l0]
+        for block_size, chain in chains.items():
+            for owners, blocks in masks.gallop(chain, wanted):
+                held = TierTokens(blocks * block_size)
+                while owners:
+                    bit = owners & -owners
+                    owners ^= bit
+                    key = by_bit[bit]
+                    if held > found[key]:  # noqa: PLR1730 - without a call
+                        found[key] = held
+        return found
+
+    def _add_lower_tiers(self, found: dict[ReplicaKey, TierTokens], chains: Chains) -> None:
+        members = [self._members[key] for key in found]
+        a1 = self._in_host_memory(chains, [member for member in members if member.l1_known])
+        a2 = self._with_storage(chains, members) if self._l2_members else {}
         for member in members:
             key = member.key
             found[key] = TierTokens(
-                l0.get(key, 0),
+                found[key].l0,
                 a1.get(key, 0) if member.l1_known else None,
                 a2.get(key, 0) if self._knows_storage(member) else None,
             )
-        return found
 
     def apply(self, key: ReplicaKey, tier: Tier, stored: Iterable[int], removed: Iterable[int]) -> None:
         """See :class:`PrefixIndex`. ``removed`` is applied after ``stored``."""
@@ -143,23 +174,22 @@ class MemoryIndex:
         self._tiers[tier].retire(bit)
 
     def _note_known(self, member: _Member, tier: Tier) -> None:
+        if tier is not Tier.L0:
+            self._knows_lower_tiers = True
         if tier is Tier.L1:
             member.l1_known = True
         elif tier is Tier.L2 and not member.l2_known:
             member.l2_known = True
             self._l2_members[member.key.namespace] += 1
 
-    def _longest(self, tier: Tier, chains: Chains, members: Iterable[_Member]) -> dict[ReplicaKey, int]:
+    def _in_host_memory(self, chains: Chains, members: Iterable[_Member]) -> dict[ReplicaKey, int]:
         wanted = 0
         for member in members:
-            wanted |= member.bits[tier]
-        if not wanted:
-            return {}
-        masks = self._tiers[tier]
-        find = masks.gallop if tier is Tier.L0 else masks.walk
+            wanted |= member.bits[Tier.L1]
         found: dict[ReplicaKey, int] = {}
-        for block_size, chain in chains.items():
-            self._keep_longest(found, tier, find(chain, wanted), block_size)
+        if wanted:
+            for block_size, chain in chains.items():
+                self._keep_longest(found, self._tiers[Tier.L1].walk(chain, wanted), block_size)
         return found
 
     def _with_storage(self, chains: Chains, members: Iterable[_Member]) -> dict[ReplicaKey, int]:
@@ -172,11 +202,11 @@ class MemoryIndex:
         host, storage = self._tiers[Tier.L1], self._tiers[Tier.L2]
         found: dict[ReplicaKey, int] = {}
         for block_size, chain in chains.items():
-            self._keep_longest(found, Tier.L1, host.walk(chain, wanted, storage), block_size)
+            self._keep_longest(found, host.walk(chain, wanted, storage), block_size)
         return found
 
-    def _keep_longest(self, found: dict[ReplicaKey, int], tier: Tier, runs: Iterable[Run], block_size: int) -> None:
-        by_bit = self._by_bit[tier]
+    def _keep_longest(self, found: dict[ReplicaKey, int], runs: Iterable[Run], block_size: int) -> None:
+        by_bit = self._by_bit[Tier.L1]
         for owners, blocks in runs:
             tokens = blocks * block_size
             while owners:

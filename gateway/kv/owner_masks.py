@@ -161,7 +161,9 @@ class OwnerMasks:
         while alive and good < end:
             step, bad, held = 1, end + 1, 0
             while good < end:  # double the step until somebody drops out
-                probe = min(good + step, end)
+                probe = good + step
+                if probe > end:  # noqa: PLR1730 - a call of min takes as long as the rest of the step
+                    probe = end
                 block = chain[probe - 1]
                 held = shards[block & _SHARD_MASK].get(block, 0) & alive
                 if held != alive:

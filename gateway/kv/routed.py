@@ -23,6 +23,9 @@ from gateway.kv.owner_masks import OwnerMasks
 _GRACE_S = 1.0
 _KEPT_S = 1800.0
 _DEFAULT_CAPACITY = 16_384  # blocks
+_MOST_GONE = 10_000  # blocks forgotten in one step, which takes 3 ms; the rest goes with the next
+_NEVER = float("inf")
+_NONE_IN_FLIGHT: Mapping[int, int] = {}
 
 
 class RoutedEntry:
@@ -39,7 +42,7 @@ class RoutedEntry:
 class _Replica:
     """What is expected of one replica. A block's bit is set while it is in any of the three dictionaries."""
 
-    __slots__ = ("bit", "block_size", "capacity", "grace", "in_flight", "kept")
+    __slots__ = ("bit", "block_size", "capacity", "grace", "in_flight", "kept", "next_gone_s")
 
     def __init__(self, bit: int, capacity: int) -> None:
         self.bit = bit
@@ -48,9 +51,7 @@ class _Replica:
         self.in_flight: dict[int, int] = {}  # block -> requests that have it
         self.grace: OrderedDict[int, float] = OrderedDict()  # block -> when it goes, soonest first
         self.kept: OrderedDict[int, float] = OrderedDict()
-
-    def expects(self, block: int) -> bool:
-        return block in self.in_flight or block in self.grace or block in self.kept
+        self.next_gone_s = _NEVER  # nothing goes before that
 
 
 class Routed:
@@ -94,17 +95,18 @@ class Routed:
         entry.ended = True
         replica = entry.replica
         lingering = replica.kept if keep else replica.grace
-        gone_at = now + (self._kept_s if keep else self._grace_s)
+        gone_s = now + (self._kept_s if keep else self._grace_s)
+        replica.next_gone_s = min(replica.next_gone_s, gone_s)
+        in_flight, take, move_to_end = replica.in_flight, replica.in_flight.pop, lingering.move_to_end
         for block in reversed(entry.blocks):
-            requests = replica.in_flight.get(block, 0)
+            requests = take(block, 0)
             if requests > 1:
-                replica.in_flight[block] = requests - 1
-            else:
-                replica.in_flight.pop(block, None)
-            lingering[block] = gone_at
-            lingering.move_to_end(block)
+                in_flight[block] = requests - 1
+            lingering[block] = gone_s
+            move_to_end(block)
         self._expire(replica, now)
-        self._keep_to_capacity(replica)
+        if keep:
+            self._keep_to_capacity(replica)
 
     def match(self, chains: Chains, keys: Collection[ReplicaKey], *, now: float) -> Mapping[ReplicaKey, int]:
         """How long a prefix is expected at each key, in tokens. Keys where none is are left out."""
@@ -121,15 +123,10 @@ class Routed:
                     expected[key] = blocks * block_size
         return expected
 
-    def sharing(self, key: ReplicaKey, block: int) -> int:
-        """How many requests in flight at ``key`` have ``block`` in their prompt."""
+    def in_flight(self, key: ReplicaKey) -> Mapping[int, int]:
+        """Blocks of prompts in flight at ``key`` -> how many requests have them. It goes on changing."""
         replica = self._replicas.get(key)
-        return replica.in_flight.get(block, 0) if replica else 0
-
-    def unique_blocks(self, key: ReplicaKey) -> int:
-        """How many different blocks the prompts in flight at ``key`` have."""
-        replica = self._replicas.get(key)
-        return len(replica.in_flight) if replica else 0
+        return replica.in_flight if replica else _NONE_IN_FLIGHT
 
     def set_capacity(self, key: ReplicaKey, blocks: int) -> None:
         """How many blocks the replica's cache has: no more than that are kept."""
@@ -168,10 +165,18 @@ class Routed:
             yield self._keys[bit]
 
     def _expire(self, replica: _Replica, now: float) -> None:
+        if now < replica.next_gone_s:
+            return
+        replica.next_gone_s = _NEVER
         for lingering in (replica.grace, replica.kept):
             gone: list[int] = []
-            while lingering and next(iter(lingering.values())) <= now:
-                gone.append(lingering.popitem(last=False)[0])
+            for block, gone_s in lingering.items():
+                if gone_s > now or len(gone) == _MOST_GONE:
+                    replica.next_gone_s = min(replica.next_gone_s, gone_s)
+                    break
+                gone.append(block)
+            for block in gone:
+                del lingering[block]
             if gone:
                 self._stop_expecting(replica, gone)
 
@@ -183,5 +188,7 @@ class Routed:
             self._stop_expecting(replica, gone)
 
     def _stop_expecting(self, replica: _Replica, gone: Iterable[int]) -> None:
+        in_flight, grace, kept = replica.in_flight, replica.grace, replica.kept
         if replica.bit:
-            self._masks.remove(replica.bit, [block for block in gone if not replica.expects(block)])
+            lost = [block for block in gone if block not in in_flight and block not in grace and block not in kept]
+            self._masks.remove(replica.bit, lost)

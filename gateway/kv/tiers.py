@@ -31,5 +31,9 @@ class TierTokens(NamedTuple):
 
     def split(self) -> tuple[int, int, int]:
         """Disjoint tokens ``(from L0, from L1, from L2)``; their sum is :attr:`usable`."""
-        l0, a1, a2 = self.l0 or 0, self.a1 or 0, self.a2 or 0
+        l0, a1, a2 = self
+        l0 = l0 or 0
+        if not a1 and not a2:
+            return l0, 0, 0
+        a1, a2 = a1 or 0, a2 or 0
         return l0, max(0, a1 - l0), max(0, a2 - max(l0, a1))

@@ -1,6 +1,7 @@
 """What people and machines see of the gateway.
 
-request_metrics  what every request adds to; fleet_metrics: what is true at a scrape; probe_app: the port they are on
+request_metrics  what every request adds to, in counts; refusal_codes: the names of the gateway's own errors there
+fleet_metrics    what is true at a scrape; probe_app: the port they are on
 status           the state as JSON; admin_app: its port
 access_log       a line a request; logs: everything else; line_writer: neither waits for its reader
 models_page      /v1/models

@@ -1,7 +1,12 @@
-"""The admin port, a FastAPI app: /status, /replicas and orders. With a token set, every request must carry it."""
+"""The admin port, a FastAPI app: /status, /replicas and orders. With a token set, every request must carry it.
+
+Without one it listens on loopback, where web pages reach it through the browser of whoever sits there: by another
+origin, or by a name of theirs that their DNS turns into 127.0.0.1. Both are refused.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable
 
@@ -9,7 +14,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from gateway import __version__
-from gateway.errors import GatewayError, MethodNotAllowed, RouteNotFound, Unauthorized
+from gateway.errors import ForeignPage, GatewayError, MethodNotAllowed, RouteNotFound, Unauthorized
 from gateway.observe.order_routes import Desk, order_routes
 
 
@@ -38,13 +43,15 @@ def admin_app(
 
 
 def guard(app: FastAPI, token: str) -> None:
-    """Ask for the token on every path of ``app``, and answer errors in the shape of OpenAI's."""
+    """Ask for the token on every path of ``app``; without one keep out foreign pages. Errors have OpenAI's shape."""
 
     @app.middleware("http")
     async def authorise(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         sent = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token and not secrets.compare_digest(sent.encode(), token.encode()):
             return _answer(Unauthorized("The admin token is missing or wrong.", code="invalid_admin_token"))
+        if not token and _is_foreign(request):
+            return _answer(ForeignPage())
         return await call_next(request)
 
     @app.exception_handler(GatewayError)
@@ -57,6 +64,24 @@ def guard(app: FastAPI, token: str) -> None:
             allow = (error.headers or {}).get("Allow", "")
             return _answer(MethodNotAllowed(f"{request.url.path} takes {allow}.", allow), {"allow": allow})
         return _answer(RouteNotFound(f"There is no {request.url.path} here."))
+
+
+def _is_foreign(request: Request) -> bool:
+    """Whether a web page may be behind it that is not this port's own. Browsers always send a Host."""
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    return not _is_local(host) or (origin is not None and origin != f"http://{host}")
+
+
+def _is_local(host: str) -> bool:
+    """Whether no DNS has a say in what ``host[:port]`` means."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if name.lower() in ("", "localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _answer(error: GatewayError, headers: dict[str, str] | None = None) -> Response:

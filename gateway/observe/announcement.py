@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from gateway.settings import Listen, Settings
+from gateway.setting_values import Listen
+from gateway.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -16,4 +17,6 @@ def announce(settings: Settings, *, metrics: Listen, admin: Listen, api: Listen 
         _log.warning("%s", line)
     listening = {"api": api, "metrics": metrics, "admin": admin}
     urls = {name: f"http://{address}" for name, address in listening.items() if address is not None}
+    if api is not None and settings.tls_cert is not None:
+        urls["api"] = f"https://{api}"
     _log.info("listening", extra={"fields": {"urls": urls}})

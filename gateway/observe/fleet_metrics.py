@@ -35,6 +35,7 @@ class FleetMetrics(Collector):
         *,
         unknown_settings: int,
         log_lines_dropped: Callable[[], int],
+        retries_refused: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
         self._pool = pool
@@ -43,6 +44,7 @@ class FleetMetrics(Collector):
         self._speeds = speeds
         self._unknown_settings = unknown_settings
         self._log_lines_dropped = log_lines_dropped
+        self._retries_refused = retries_refused
         self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
@@ -55,6 +57,9 @@ class FleetMetrics(Collector):
         dropped = _counter("access_log_lines_dropped", "Lines that standard output did not take in time")
         dropped.add_metric((), self._log_lines_dropped())
         yield dropped
+        refused = _counter("retries_refused", "Answers passed for want of retry budget that else were tried elsewhere")
+        refused.add_metric((), self._retries_refused())
+        yield refused
         yield _gauge("settings_unknown", "Names in the environment that are no setting", self._unknown_settings)
 
     def _replicas(self) -> Iterable[Metric]:
@@ -63,6 +68,7 @@ class FleetMetrics(Collector):
             ("up", "1: answers its probes", lambda r: float(r.server.healthy)),
             ("draining", "1: takes no new requests", lambda r: float(r.server.draining)),
             ("breaker_open", "1: failed too often in a row", lambda r: float(not r.server.breaker.is_closed)),
+            ("stalled", "1: keeps requests waiting and sends no byte", lambda r: float(r.server.is_stalled(now))),
             ("inflight", "Requests in flight from here", lambda r: r.workload.own_inflight),
             ("decoding", "Of those, past their first token", lambda r: r.workload.own_decoding),
             ("promised_seconds", "Prefill promised by all gateways, not done", lambda r: r.workload.promised_s(now)),

@@ -53,5 +53,6 @@ def configure_logging(level: str, write: Callable[[str], None], always: Mapping[
     """
     handler = LineHandler(write, always)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for noisy in ("httpx", "httpcore", "uvicorn.access"):
+    for noisy in ("httpx", "httpcore", "uvicorn.access", "uvicorn.error"):  # the last tells of each side port's start
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it quotes what is wrong with a client's form

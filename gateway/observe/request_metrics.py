@@ -1,109 +1,148 @@
-"""RequestMetrics: what every request adds to. One registry handed in; labels only from bounded sets.
+"""RequestMetrics: what every request adds to. Labels only from bounded sets.
 
-``model_name`` is a model that a replica serves, else ``other``; routes, outcomes, strategies and reasons come from the
-code. What a client wrote never becomes a label.
+``model_name`` is a model that a replica serves, else ``other``; routes, outcomes, strategies, reasons and codes come
+from the code. What a client wrote never becomes a label. To be used by the event loop's thread only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
+from gateway.errors import GatewayError
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica import Replica
+from gateway.observe.counts import Counts, Histogram
+from gateway.observe.refusal_codes import refusal_code
 from gateway.router.decision import Decision
 from gateway.router.exchange import Exchange
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _SHORT_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 
+_STATUS_CLASSES = ("none", *(f"{first}xx" for first in range(1, 10)))  # by status // 100
+_USAGE, _UNVERIFIED = ("usage",), ("unverified",)
+_PREDICTED, _ACTUAL = ("predicted",), ("actual",)
+
+
+class _Families:
+    """Every metric of requests, by what it is called here, in the order in which they are shown."""
+
+    def __init__(self) -> None:
+        self.requests = _counts("requests", "Requests by how they ended", "model_name", "route", "outcome", "status")
+        self.attempts = _counts("attempts", "Attempts at replicas; above requests: retries", "model_name")
+        self.ttft = _histogram("ttft_seconds", "From the request's last byte to the answer's first body byte", _SECONDS)
+        self.duration = _histogram("request_seconds", "From the request's last byte to the answer's last", _SECONDS)
+        self.added = _histogram("gateway_seconds", "What the gateway adds before sending a request on", _SHORT_SECONDS)
+        self.encode = _histogram("decision_encode_seconds", "Deciding: template and tokens", _SHORT_SECONDS)
+        self.hash = _histogram("decision_hash_seconds", "Deciding: block hashes", _SHORT_SECONDS)
+        self.match = _histogram("decision_match_seconds", "Deciding: the index", _SHORT_SECONDS)
+        self.decisions = _counts("decisions", "Choices by replica and reason", "strategy", "replica", "reason")
+        self.unknown_prompts = _counts("prompts_unknown", "Prompts whose tokens are not ours to know", "reason")
+        self.prompt_tokens = _counts("prompt_tokens", "Prompt tokens of requests with a decision", "model_name")
+        self.predicted = _counts("cached_tokens_predicted", "Prompt tokens held by the chosen replica", "model_name")
+        self.avoided_s = _counts("prefill_seconds_avoided", "Predicted seconds the caches spared", "model_name")
+        self.predictions = _counts("predictions", "Predictions by what they could be compared with", "source")
+        self.compared = _counts("cached_tokens_compared", "Both sides of predictions that usage told", "side")
+        self.queued = _histogram("queue_seconds", "Requests that waited for a place: how long", _SECONDS)
+        self.retries = _counts("retries", "Attempts after a request's first", "model_name")
+        self.refused = _counts("refused", "Requests answered with an error of the gateway's own", "code")
+        self.unreadable = _counts("unreadable_requests", "What came and was no request that can be read", "code")
+
+    def collect(self) -> Iterable[Metric]:
+        return (family.family() for family in vars(self).values())
+
 
 class _ModelSeries:
     """The series that one model under one strategy adds to: looked up once, since that costs more than adding."""
 
+    __slots__ = ("added", "duration", "encode", "hash", "match", "model_labels", "queued", "ttft")
+
     def __init__(self, families: _Families, model: str, strategy: str) -> None:
         labels = (model, strategy)
-        self.ttft = families.ttft.labels(*labels)
-        self.duration = families.duration.labels(*labels)
-        self.added = families.added.labels(*labels)
-        self.stages = [stage.labels(*labels) for stage in families.stages]
-        self.attempts = families.attempts.labels(model)
-        self.prompt_tokens = families.prompt_tokens.labels(model)
-        self.predicted = families.predicted.labels(model)
-        self.avoided_s = families.avoided_s.labels(model)
+        self.ttft = families.ttft.series(labels)
+        self.duration = families.duration.series(labels)
+        self.added = families.added.series(labels)
+        self.encode = families.encode.series(labels)
+        self.hash = families.hash.series(labels)
+        self.match = families.match.series(labels)
+        self.queued = families.queued.series(labels)
+        self.model_labels = (model,)
+        of_models = (families.attempts, families.prompt_tokens, families.predicted, families.avoided_s)
+        for counts in (*of_models, families.retries):
+            counts.begin(self.model_labels)
 
 
-class _Families:
-    """Every metric of requests, by what it is called here."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        counter, histogram = _makers(registry)
-        self.requests = counter("requests", "Requests by how they ended", "model_name", "route", "outcome", "status")
-        self.attempts = counter("attempts", "Attempts at replicas; above requests: retries", "model_name")
-        self.ttft = histogram("ttft_seconds", "From the request's last byte to the answer's first body byte", _SECONDS)
-        self.duration = histogram("request_seconds", "From the request's last byte to the answer's last", _SECONDS)
-        self.added = histogram("gateway_seconds", "What the gateway adds before sending a request on", _SHORT_SECONDS)
-        self.stages = [
-            histogram(f"decision_{stage}_seconds", f"Deciding: {doc}", _SHORT_SECONDS)
-            for stage, doc in (("encode", "template and tokens"), ("hash", "block hashes"), ("match", "the index"))
-        ]
-        self.decisions = counter("decisions", "Choices by replica and reason", "strategy", "replica", "reason")
-        self.unknown_prompts = counter("prompts_unknown", "Prompts whose tokens are not ours to know", "reason")
-        self.prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests with a decision", "model_name")
-        self.predicted = counter("cached_tokens_predicted", "Prompt tokens held by the chosen replica", "model_name")
-        self.avoided_s = counter("prefill_seconds_avoided", "Predicted seconds the caches spared", "model_name")
-        self.predictions = counter("predictions", "Predictions by what they could be compared with", "source")
-        self.compared = counter("cached_tokens_compared", "Both sides of predictions that usage told", "side")
-
-
-class RequestMetrics:
-    """Observes each exchange once, at its end."""
+class RequestMetrics(Collector):
+    """Observes each exchange once, at its end. Registers itself."""
 
     def __init__(self, registry: CollectorRegistry, knows_model: Callable[[str], bool]) -> None:
         self._knows_model = knows_model
-        self._families = _Families(registry)
+        self._families = _Families()
         self._series: dict[tuple[str, str], _ModelSeries] = {}
         self._present: set[str] = set()
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families.collect()
 
     def observe(self, exchange: Exchange) -> None:
         """Count an exchange that ended."""
+        families, decision, received_s = self._families, exchange.decision, exchange.received_s
         model = exchange.model if self._knows_model(exchange.model) else "other"
-        status = f"{exchange.status // 100}xx" if exchange.status else "none"
-        self._families.requests.labels(model, exchange.route, exchange.outcome, status).inc()
-        decision = exchange.decision
-        series = self._series_of(model, decision.strategy if decision else "")
+        status = _STATUS_CLASSES[exchange.status // 100]
+        families.requests[model, exchange.route, exchange.outcome, status] += 1
+        series = self._series_of(model, decision.strategy if decision is not None else "")
         if exchange.attempts:
-            series.attempts.inc(exchange.attempts)
+            families.attempts[series.model_labels] += exchange.attempts
+            if exchange.attempts > 1:
+                families.retries[series.model_labels] += exchange.attempts - 1
         if exchange.first_byte_s:
-            series.ttft.observe(exchange.first_byte_s - exchange.received_s)
+            series.ttft.add(exchange.first_byte_s - received_s)
         if exchange.ended_s:
-            series.duration.observe(exchange.ended_s - exchange.received_s)
+            series.duration.add(exchange.ended_s - received_s)
         if exchange.decided_s:
-            series.added.observe(exchange.decided_s - exchange.received_s)
+            series.added.add(exchange.decided_s - received_s)
+        if exchange.queued_s:
+            series.queued.add(exchange.queued_s)
+        if exchange.error:
+            families.refused[(refusal_code(exchange.error_code, exchange.error),)] += 1
         if decision is not None:
-            self._observe_decision(series, decision)
-            self._compare(exchange, decision)
+            self._observe_decision(series, exchange, decision)
 
-    def _observe_decision(self, series: _ModelSeries, decision: Decision) -> None:
-        for stage, seconds in zip(series.stages, decision.stages):
-            stage.observe(seconds)
+    def unreadable(self, error: GatewayError) -> None:
+        """Count bytes that were refused with ``error`` because they are no request."""
+        self._families.unreadable[(refusal_code(error.code or "", type(error).__name__),)] += 1
+
+    def _observe_decision(self, series: _ModelSeries, exchange: Exchange, decision: Decision) -> None:
+        families = self._families
         if decision.replica_id in self._present:
-            self._families.decisions.labels(decision.strategy, decision.replica_id, decision.reason).inc()
+            families.decisions[decision.strategy, decision.replica_id, decision.reason] += 1
         if decision.prompt_reason:
-            self._families.unknown_prompts.labels(decision.prompt_reason).inc()
-        series.prompt_tokens.inc(decision.prompt_tokens)
-        series.predicted.inc(decision.confirmed.usable)
-        series.avoided_s.inc(decision.avoided_s)
+            families.unknown_prompts[(decision.prompt_reason,)] += 1
+        elif not decision.prompt_tokens:
+            return  # nobody read the prompt: there was no stage, and nothing was predicted
+        encode_s, hash_s, match_s = decision.stages
+        series.encode.add(encode_s)
+        series.hash.add(hash_s)
+        series.match.add(match_s)
+        self._observe_prediction(series, exchange, decision)
 
-    def _compare(self, exchange: Exchange, decision: Decision) -> None:
-        cached_tokens = exchange.usage.cached_tokens if exchange.usage else None
+    def _observe_prediction(self, series: _ModelSeries, exchange: Exchange, decision: Decision) -> None:
+        families, predicted_tokens = self._families, decision.confirmed.usable
+        families.prompt_tokens[series.model_labels] += decision.prompt_tokens
+        families.predicted[series.model_labels] += predicted_tokens
+        families.avoided_s[series.model_labels] += decision.avoided_s
+        cached_tokens = exchange.usage.cached_tokens if exchange.usage is not None else None
         if not decision.prompt_tokens or decision.incomparable or cached_tokens is None:
-            self._families.predictions.labels("unverified").inc()
+            families.predictions[_UNVERIFIED] += 1
             return
-        self._families.predictions.labels("usage").inc()
-        self._families.compared.labels("predicted").inc(decision.confirmed.usable)
-        self._families.compared.labels("actual").inc(cached_tokens)
+        families.predictions[_USAGE] += 1
+        families.compared[_PREDICTED] += predicted_tokens
+        families.compared[_ACTUAL] += cached_tokens
 
     def _series_of(self, model: str, strategy: str) -> _ModelSeries:
         series = self._series.get((model, strategy))
@@ -118,17 +157,15 @@ class RequestMetrics:
 
     def left(self, replica: Replica) -> None:
         self._present.discard(replica.id)
-        self._families.decisions.remove_by_labels({"replica": replica.id})
+        self._families.decisions.forget("replica", replica.id)
 
     def process_changed(self, replica: Replica) -> None:
         """Its counts go on."""
 
 
-def _makers(registry: CollectorRegistry) -> tuple[Callable[..., Counter], Callable[..., Histogram]]:
-    def counter(name: str, doc: str, *labels: str) -> Counter:
-        return Counter(f"prefixway_{name}", doc, labels, registry=registry)
+def _counts(name: str, doc: str, *labels: str) -> Counts:
+    return Counts(f"prefixway_{name}", doc, *labels)
 
-    def histogram(name: str, doc: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"prefixway_{name}", doc, ("model_name", "strategy"), buckets=buckets, registry=registry)
 
-    return counter, histogram
+def _histogram(name: str, doc: str, bounds: tuple[float, ...]) -> Histogram:
+    return Histogram(f"prefixway_{name}", doc, bounds, "model_name", "strategy")

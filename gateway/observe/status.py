@@ -32,9 +32,10 @@ class Status:
         settings: Mapping[str, str],
         unknown_settings: tuple[str, ...],
         clock: Callable[[], float],
+        more: Mapping[str, Callable[[], Mapping[str, object]]] | None = None,
     ) -> None:
         """``shared``: the index, and the processes that share it. ``orders``: those in force. ``tokenizers``: by base
-        model, what encodes its prompts.
+        model, what encodes its prompts. ``more``: further parts of the page, by their names.
         """
         self._pool = pool
         self._index = index
@@ -48,6 +49,7 @@ class Status:
         self._settings = settings
         self._unknown_settings = unknown_settings
         self._clock = clock
+        self._more = more or {}
         self._started_s = clock()
 
     def status(self) -> dict[str, object]:
@@ -68,6 +70,7 @@ class Status:
                 "decode_s": round(self._speeds.decode_s, 3),
                 "output_tokens": round(self._speeds.output_tokens, 1),
             },
+            **{name: dict(part()) for name, part in self._more.items()},
             "replicas": self.replicas(),
             "settings": dict(self._settings),
             "unknown_settings": list(self._unknown_settings),
@@ -76,7 +79,14 @@ class Status:
     def replicas(self) -> list[dict[str, object]]:
         """Each replica."""
         return [self._replica(replica) for replica in self._pool.replicas] + [
-            {"id": server.id, "url": server.spec.origin.url, "healthy": False, "fault": server.fault}
+            {
+                "id": server.id,
+                "url": server.spec.origin.url,
+                "healthy": False,
+                "fault": server.fault,
+                "draining": server.draining,
+                "drained": server.drained,
+            }
             for server in self._pool.servers
             if not server.replicas
         ]
@@ -91,6 +101,8 @@ class Status:
             "healthy": server.healthy,
             "fault": server.fault,
             "draining": server.draining,
+            "drained": server.drained,
+            "stalled": server.is_stalled(now),
             "breaker": server.breaker.state(now),
             "models": [card.id for card in server.cards],
             "speed": server.spec.speed,

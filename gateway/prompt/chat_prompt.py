@@ -25,12 +25,16 @@ _RESERVED = frozenset(
         "sanitize_control_tokens",
     }
 )
+_KWARG_FIELDS = frozenset({"chat_template_kwargs", "reasoning_effort", "documents"})
+_NO_KWARGS: Mapping[str, Any] = {}
 _UNSET = (None, "auto")  # vLLM's merge_kwargs: such values do not override
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChatPrompt:
-    """``messages`` and ``tools`` are normalised; ``raw_*`` are the client's, for the engine's /tokenize."""
+    """``messages`` and ``tools`` are normalised; ``raw_*`` are the client's, for the engine's /tokenize. Nobody changes
+    one that was parsed.
+    """
 
     messages: Sequence[Message]
     tools: Sequence[Tool] | None
@@ -57,8 +61,10 @@ class ChatPrompt:
         )
 
 
-def _template_kwargs(body: JsonBody) -> dict[str, Any]:
+def _template_kwargs(body: JsonBody) -> Mapping[str, Any]:
     """What the template gets besides messages, tools and the two flags; those win over kwargs."""
+    if _KWARG_FIELDS.isdisjoint(body.fields):
+        return _NO_KWARGS
     kwargs = body.get("chat_template_kwargs")
     if kwargs is None:
         kwargs = {}

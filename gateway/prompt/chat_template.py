@@ -35,6 +35,7 @@ _TEMPLATE_FAULTS = (
     AssertionError,
     RuntimeError,
 )
+_DICT_ATTRIBUTES = frozenset(dir(dict))
 # Marks where the final message ends; the trailing space shows whether the template strips it.
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 
@@ -50,6 +51,19 @@ class _Generation(Extension):
         return body
 
 
+class _Environment(ImmutableSandboxedEnvironment):
+    """The sandbox of transformers, with a shortcut for what templates do most."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """``message.role``: a plain dictionary has no such attribute, so the sandbox would end up at its item too."""
+        if type(obj) is dict and attribute not in _DICT_ATTRIBUTES:
+            try:
+                return obj[attribute]
+            except KeyError:
+                return self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+
 def local_now() -> datetime:
     """What ``strftime_now`` shows: engines print their local time (UTC in most containers), and so do we."""
     return datetime.now()  # noqa: DTZ005
@@ -63,7 +77,8 @@ class ChatTemplate:
         tree = environment.parse(source)
         self._template = environment.from_string(source)
         self._source = source
-        self._special_tokens = special_tokens
+        self._environment = environment
+        self._constants = {**environment.globals, "documents": None, **special_tokens}
         self._variables = find_undeclared_variables(tree)
         self._knows_developer = '"developer"' in source or "'developer'" in source
         self.content_format = content_format(tree)
@@ -82,19 +97,21 @@ class ChatTemplate:
 
     def _conversation(self, chat: ChatPrompt) -> list[Message]:
         messages = in_format(chat.messages, self.content_format)
-        if self._knows_developer or all(message["role"] != "developer" for message in messages):
-            return messages
-        return _developer_as_system(messages)
+        if not self._knows_developer and any(message["role"] == "developer" for message in messages):
+            return _developer_as_system(messages)
+        return messages
 
     def _render(self, messages: Sequence[Message], chat: ChatPrompt) -> str:
-        known = {name: value for name, value in chat.template_kwargs.items() if name in self._variables}
-        variables = {"documents": chat.template_kwargs.get("documents"), **self._special_tokens, **known}
-        return self._template.render(
-            variables,
-            messages=messages,
-            tools=chat.tools,
-            add_generation_prompt=chat.add_generation_prompt,
-        )
+        variables = self._constants.copy()
+        for name, value in chat.template_kwargs.items():
+            if name in self._variables:
+                variables[name] = value
+        variables["messages"] = messages
+        variables["tools"] = chat.tools
+        variables["add_generation_prompt"] = chat.add_generation_prompt
+        # What Template.render does, without collecting the environment's globals anew each time.
+        context = self._environment.context_class(self._environment, variables, None, self._template.blocks)
+        return "".join(self._template.root_render_func(context))
 
     def _render_open_ended(self, messages: list[Message], chat: ChatPrompt) -> str:
         """The prompt up to the end of the final message's text, so that the model goes on inside it."""
@@ -146,10 +163,8 @@ def _joined(content: str | list[dict[str, Any]]) -> str:
     return "\n".join(part["text"] for part in content if "text" in part)
 
 
-def _environment(now: Callable[[], datetime]) -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-    )
+def _environment(now: Callable[[], datetime]) -> _Environment:
+    environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda pattern: now().strftime(pattern)

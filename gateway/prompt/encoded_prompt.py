@@ -8,7 +8,7 @@ from typing import Self
 from gateway.prompt.blocks import TOKEN_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EncodedPrompt:
     """``tokens``: uint32, little-endian, ``count`` of them. Not known: none, and ``reason`` says why, in a
     word.

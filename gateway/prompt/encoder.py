@@ -18,9 +18,13 @@ from gateway.prompt.unrendered import Unrendered
 
 
 class PromptEncoder(Protocol):
-    async def encode(self, request: InferenceRequest) -> EncodedPrompt:
-        """Never raises for an odd prompt: the answer then holds no tokens and the reason."""
+    """Never raises for an odd prompt: the answer then holds no tokens and the reason."""
+
+    def encode_now(self, request: InferenceRequest) -> EncodedPrompt | None:
+        """``None`` where another thread or a replica has to be waited for."""
         ...
+
+    async def encode(self, request: InferenceRequest) -> EncodedPrompt: ...
 
 
 class LocalEncoder:
@@ -45,16 +49,21 @@ class LocalEncoder:
         self._executor = executor
         self._max_prompt_chars = max_prompt_chars
 
+    def encode_now(self, request: InferenceRequest) -> EncodedPrompt | None:
+        if request.chat is not None and not self._templates:
+            return self._chat_encoder.encode_now(request)
+        return self._encoded(request) if request.size <= self._tokenizer.inline_chars else None
+
     async def encode(self, request: InferenceRequest) -> EncodedPrompt:
         if request.chat is not None and not self._templates:
             return await self._chat_encoder.encode(request)
         if request.size <= self._tokenizer.inline_chars:
-            return self.encode_now(request)
+            return self._encoded(request)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self.encode_now, request)
+        return await loop.run_in_executor(self._executor, self._encoded, request)
 
-    def encode_now(self, request: InferenceRequest) -> EncodedPrompt:
-        """The same, at once, in this thread."""
+    def _encoded(self, request: InferenceRequest) -> EncodedPrompt:
+        """In whatever thread calls."""
         try:
             return EncodedPrompt.of(self._tokens(request))
         except Unrendered as unknown:
@@ -85,6 +94,9 @@ class AbsentEncoder:
         self._reason = reason
 
     async def encode(self, request: InferenceRequest) -> EncodedPrompt:
+        return self.encode_now(request)
+
+    def encode_now(self, request: InferenceRequest) -> EncodedPrompt:
         if request.chat is not None:
             return EncodedPrompt.unknown(self._reason)
         try:

@@ -33,7 +33,16 @@ class RemoteEncoder:
         self._deadline_s = deadline_s
         self._max_prompt_chars = max_prompt_chars
 
+    def encode_now(self, request: InferenceRequest) -> EncodedPrompt | None:
+        known = self._known_or_question(request)
+        return known if isinstance(known, EncodedPrompt) else None
+
     async def encode(self, request: InferenceRequest) -> EncodedPrompt:
+        known = self._known_or_question(request)
+        return known if isinstance(known, EncodedPrompt) else await self._ask(known)
+
+    def _known_or_question(self, request: InferenceRequest) -> EncodedPrompt | dict[str, object]:
+        """What needs no replica (token ids, and what cannot be known), or the body of /tokenize."""
         if request.size > self._max_prompt_chars:
             return EncodedPrompt.unknown("too_long")
         try:
@@ -42,7 +51,7 @@ class RemoteEncoder:
             return EncodedPrompt.unknown(unknown.reason)
         if isinstance(body, bytes):
             return EncodedPrompt.of(body)
-        return await self._ask({"model": self._model, "add_special_tokens": request.add_special_tokens, **body})
+        return {"model": self._model, "add_special_tokens": request.add_special_tokens, **body}
 
     async def _ask(self, body: dict[str, object]) -> EncodedPrompt:
         try:

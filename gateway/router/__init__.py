@@ -1,10 +1,12 @@
 """InferenceRequest -> Decision: what is known of a prompt, who may serve it, who is chosen, what is booked.
 
 router          Router: prepares a request once, attempts it as often as it takes
-prepared        what was known of a prompt when it came
+prepared        what was known of a request when it came
+prompt_reading  its prompt: tokens, hashes, who holds them
 candidates      replicas as strategies see them
 decision        which replica, and why: headers, log fields
 attempt         one try at one replica, booked and released once
+response_homes  which server keeps which stored response
 exchange        the record of one client request, for whoever observes
 encoder_loading every model of the fleet gets its tokenizer
 """

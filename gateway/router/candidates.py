@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from gateway.fleet.replica import Replica
@@ -10,11 +10,17 @@ from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.speeds import Speeds
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.routed import Routed
+from gateway.kv.tiers import TierTokens
 from gateway.router.prepared import Prepared
 from router_strategies import Candidate
 from router_strategies._cost import Work, prefill_seconds
 
-_NONE = (0, 0, 0)  # tokens of L0, L1, L2
+_NOTHING = TierTokens()
+
+
+# Tokens held in L0, L1 and L2; the longer of them all and what is on its way; and what a request therefore costs there:
+# seconds of prefill at speed 1.0, and tokens to compute.
+_Credit = tuple[int, int, int, int, float, float]
 
 
 class EventKnowledge(Protocol):
@@ -38,10 +44,16 @@ class BlockSizes:
     def l0(self, replica: Replica) -> int:
         return self.of(replica, self._events.stats(replica.key))
 
-    def all(self, replica: Replica) -> set[int]:
-        """Of every tier."""
-        stats = self._events.stats(replica.key)
-        return {self.of(replica, stats), *(stats.block_sizes.values() if stats else ())}
+    def among(self, replicas: Iterable[Replica]) -> set[int]:
+        """Of every tier of any of ``replicas``."""
+        sizes: set[int] = set()
+        stats_of = self._events.stats
+        for replica in replicas:
+            stats = stats_of(replica.key)
+            sizes.add((stats and stats.l0_block_size) or self.of(replica, stats))
+            if stats is not None and len(stats.block_sizes) > bool(stats.l0_block_size):
+                sizes.update(stats.block_sizes.values())
+        return sizes
 
     def of(self, replica: Replica, stats: FeedStats | None) -> int:
         """Of L0, where its ``stats`` are at hand."""
@@ -63,52 +75,70 @@ class Candidates:
 
     def build(self, prepared: Prepared, replicas: Sequence[Replica], now: float) -> list[Candidate]:
         """One candidate for each of ``replicas``, in their order."""
-        expected = self._expected(prepared, replicas, now)
-        confirmed, speeds, rates = prepared.confirmed, self._speeds, self._speeds.rates
-        work_tokens, output_tokens = prepared.work_tokens, prepared.output_tokens(speeds.output_tokens)
+        expected, confirmed = self._expected(prepared, replicas, now), prepared.confirmed
+        stats_of, block_size_of, in_flight_of = self._events.stats, self._block_sizes.of, self._routed.in_flight
+        output_tokens, decode_s = prepared.output_tokens(self._speeds.output_tokens), self._speeds.decode_s
+        known: dict[tuple[TierTokens, int, float], _Credit] = {}  # those that hold equally much cost equally much
         candidates = []
         for replica in replicas:
             key, workload, speed = replica.key, replica.workload, replica.speed
-            stats = self._events.stats(key)
+            stats, in_flight = stats_of(key), in_flight_of(key)
             trust = 1.0 if stats is None else stats.state.trust
-            split = confirmed[key].split() if key in confirmed else _NONE
-            routed = expected.get(key, 0)
-            work = credited_work(work_tokens, split, routed, trust)
-            tokens = max(sum(split), routed)
-            block_size = self._block_sizes.of(replica, stats)
+            block_size = block_size_of(replica, stats)
+            holds = confirmed.get(key, _NOTHING), expected.get(key, 0), trust
+            if (credit := known.get(holds)) is None:
+                credit = known[holds] = self._credit(prepared.work_tokens, *holds)
+            l0, l1, l2, tokens, prefill_s, uncached = credit
+            waiting, running, kv_usage = replica.reported_load
             candidates.append(
                 Candidate(
                     replica.id,
-                    *split,
+                    l0,
+                    l1,
+                    l2,
                     tokens,
                     trust,
-                    prefill_seconds(work, rates, speed),
+                    prefill_s / speed,
                     workload.promised_s(now),
-                    workload.kv_blocks + self._routed.unique_blocks(key),
-                    (work.uncached + output_tokens) / block_size + 1,
+                    workload.kv_blocks + len(in_flight),
+                    (uncached + output_tokens) / block_size + 1,
                     replica.kv_blocks,
                     workload.decoding,
-                    speeds.decode_s,
+                    decode_s,
                     workload.inflight,
                     workload.pending_tokens,
-                    *replica.reported_load,
+                    waiting,
+                    running,
+                    kv_usage,
                     -1.0 if replica.reported_s is None else now - replica.reported_s,
-                    self._sharing(prepared, key, block_size, tokens) if tokens else 0,
+                    _sharing(in_flight, prepared.chains.get(block_size, ()), tokens // block_size) if tokens else 0,
                     speed,
                 )
             )
         return candidates
+
+    def priced(self, prepared: Prepared, replica: Replica, now: float) -> Candidate:
+        """One that was chosen by its name, with what the request will cost there."""
+        if prepared.matchable:
+            return self.build(prepared, [replica], now)[0]
+        prefill_s = prefill_seconds(Work(prepared.work_tokens, 0), self._speeds.rates, replica.speed)
+        return Candidate(replica.id, prefill_s=prefill_s, speed=replica.speed)
+
+    def _credit(self, work_tokens: int, held: TierTokens, routed: int, trust: float) -> _Credit:
+        l0, l1, l2 = split = held.split()
+        work = credited_work(work_tokens, split, routed, trust)
+        tokens = max(l0 + l1 + l2, routed)
+        return l0, l1, l2, tokens, prefill_seconds(work, self._speeds.rates), work.uncached
 
     def _expected(self, prepared: Prepared, replicas: Sequence[Replica], now: float) -> Mapping[ReplicaKey, int]:
         if not prepared.matchable:
             return {}
         return self._routed.match(prepared.matchable, [replica.key for replica in replicas], now=now)
 
-    def _sharing(self, prepared: Prepared, key: ReplicaKey, block_size: int, tokens: int) -> int:
-        """Requests in flight there that share the deepest block matched."""
-        depth = tokens // block_size
-        chain = prepared.chains.get(block_size, ())
-        return self._routed.sharing(key, chain[depth - 1]) if 0 < depth <= len(chain) else 0
+
+def _sharing(in_flight: Mapping[int, int], chain: Sequence[int], depth: int) -> int:
+    """Requests in flight there that share the deepest block matched."""
+    return in_flight.get(chain[depth - 1], 0) if 0 < depth <= len(chain) else 0
 
 
 def credited_work(prompt_tokens: int, confirmed: tuple[int, int, int], routed: int, trust: float = 1.0) -> Work:

@@ -16,13 +16,13 @@ class Stages(NamedTuple):
     match_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decision:
     """``confirmed`` is what events say the replica holds of the prompt; ``expected_tokens`` adds what is on its way.
 
     ``reason`` is one of ``router_strategies.REASONS``; ``prompt_reason`` is "" or why the prompt's tokens are unknown
     or were got in an unusual way, ``index_reason`` "" or why more may be held than is known. ``incomparable``: "" or
-    why vLLM's count of cached tokens would mean something else.
+    why vLLM's count of cached tokens would mean something else. Never changed; frozen it would be dear to make.
     """
 
     replica_id: str
@@ -44,6 +44,8 @@ class Decision:
     @property
     def reasons(self) -> str:
         """All reasons, as the header and the log line carry them."""
+        if not self.prompt_reason and not self.index_reason:
+            return self.reason
         return ", ".join(filter(None, (self.reason, self.prompt_reason, self.index_reason)))
 
     @property
@@ -51,10 +53,14 @@ class Decision:
         """``prompt=1925,l0=640,l1=0``: disjoint tokens; what is not known is left out."""
         if not self.prompt_tokens:
             return ""
-        known = (self.confirmed.l0, self.confirmed.a1, self.confirmed.a2)
-        tiers = zip(("l0", "l1", "l2"), known, self.confirmed.split())
-        parts = [f"{name}={tokens}" for name, held, tokens in tiers if held is not None]
-        return ",".join([f"prompt={self.prompt_tokens}", *parts])
+        l0, a1, a2 = self.confirmed
+        from_l0, from_l1, from_l2 = self.confirmed.split()
+        parts = f"prompt={self.prompt_tokens}"
+        if l0 is not None:
+            parts += f",l0={from_l0}"
+        if a1 is not None:
+            parts += f",l1={from_l1}"
+        return f"{parts},l2={from_l2}" if a2 is not None else parts
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The receipt, as answer headers."""
@@ -66,16 +72,3 @@ class Decision:
         if matched := self.matched:
             receipt.append((b"x-prefixway-matched", matched.encode()))
         return receipt
-
-    def log_fields(self) -> dict[str, object]:
-        """The decision in an access-log line."""
-        return {
-            "replica": self.replica_id,
-            "strategy": self.strategy,
-            "reason": self.reasons,
-            "prompt_tokens": self.prompt_tokens or None,
-            "matched": self.matched or None,
-            "expected_tokens": self.expected_tokens,
-            "prefill_ms": round(self.prefill_s * 1e3, 1),
-            "candidates": self.candidates,
-        }

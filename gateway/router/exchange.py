@@ -28,10 +28,12 @@ class Exchange:
     model: str = ""  # as the client wrote it: bound it before it becomes a label
     stream: bool = False
     status: int = 0  # what the client was answered; 0: nothing
-    # ok, client_error, busy, unavailable, server_error, unreachable, broken, timeout, client_gone: of the last attempt;
-    # refused, shutdown, fault: of none
+    # of the last attempt: an Outcome's value; of none: refused, shutdown, fault
     outcome: str = ""
     error: str = ""  # the class of the gateway's own error, if it answered
+    error_code: str = ""  # that error's code, from a fixed set
+    client: str = ""  # the name of the client's API key
+    queued_s: float = 0.0  # seconds that it waited for a place among those under way
     attempts: int = 0
     bytes_out: int = 0
     usage: Usage | None = None

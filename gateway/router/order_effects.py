@@ -12,23 +12,34 @@ from gateway.shared.orders.order_book import OrderBook
 _log = logging.getLogger(__name__)
 
 
-class OrderEffects:
-    """Call :meth:`apply` after every change of the book."""
+class DrainEffects:
+    """The orders that concern a process which sends no requests. Call :meth:`apply` after every change of the book."""
 
-    def __init__(self, book: OrderBook, pool: ReplicaPool, router: Router) -> None:
+    def __init__(self, book: OrderBook, pool: ReplicaPool) -> None:
         self._book = book
         self._pool = pool
-        self._router = router
         self._drained: list[str] = []
-        self.unknown_strategy = ""  # ordered, by a newer process, and not to be had here
 
     def apply(self) -> None:
-        self._use_strategy()
         drained = sorted(order.target for order in self._book.in_force(DRAIN))
         self._pool.set_drained(drained)
         if drained != self._drained:
             self._drained = drained
             _log.info("drained: %s", ", ".join(drained) or "no server")
+
+
+class OrderEffects:
+    """All of them. Call :meth:`apply` after every change of the book."""
+
+    def __init__(self, book: OrderBook, pool: ReplicaPool, router: Router) -> None:
+        self._book = book
+        self._drains = DrainEffects(book, pool)
+        self._router = router
+        self.unknown_strategy = ""  # ordered, by a newer process, and not to be had here
+
+    def apply(self) -> None:
+        self._use_strategy()
+        self._drains.apply()
 
     def _use_strategy(self) -> None:
         """A strategy that is not known here is not in force here: the configured one is."""

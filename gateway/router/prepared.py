@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
+from gateway.fleet.model_names import ServedModel
 from gateway.fleet.replica_key import ReplicaKey
-from gateway.fleet.replica_pool import ServedModel
+from gateway.kv.index import Chains
 from gateway.kv.tiers import TierTokens
-from gateway.prompt.blocks import matchable_blocks
 from gateway.prompt.encoded_prompt import EncodedPrompt
 from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.decision import Stages
@@ -17,36 +16,64 @@ _BYTES_PER_TOKEN = 4  # of English text in most vocabularies
 _MOST_GUESSED_TOKENS = 16_384  # a guess must not empty a replica
 _MEDIA_TOKENS = 1_024
 _MEDIA = frozenset({"image", "audio", "video", "file", "prompt_embeds", "route"})  # their bytes say nothing of tokens
+_NO_CHAINS: Chains = {}
+_NO_TIME = Stages(0.0, 0.0, 0.0)
+_NOTHING_HELD: Mapping[ReplicaKey, TierTokens] = {}
+
+#: A prompt that nobody has to know.
+UNREAD = EncodedPrompt.unknown("")
 
 
-@dataclass(frozen=True, slots=True)
 class Prepared:
-    """Made once a request; every attempt chooses by it, so that a retry costs no second look-up."""
+    """Made once a request; every attempt chooses by it, so that a retry costs no second look-up.
 
-    request: InferenceRequest
-    served: ServedModel
-    strategy: str
-    prompt: EncodedPrompt
-    chains: Mapping[int, Sequence[int]]  # own hashes of all full blocks, by block size in tokens
-    matchable: Mapping[int, Sequence[int]]  # the part of them that a cache can spare; nothing where none is read
-    confirmed: Mapping[ReplicaKey, TierTokens]
-    index_reason: str  # "" or why that may not be all
-    stages: Stages
+    Only the router fills it, and before anybody else sees it. ``prompt`` stays :data:`UNREAD` where the strategy does
+    not read it.
+    """
 
-    @property
-    def work_tokens(self) -> int:
-        """Prompt tokens to plan with: counted, or guessed from the body's size where they are unknown."""
-        if self.prompt.count:
-            return self.prompt.count
-        guess = self.request.size // _BYTES_PER_TOKEN
-        return min(guess, _MEDIA_TOKENS if self.prompt.reason in _MEDIA else _MOST_GUESSED_TOKENS)
+    __slots__ = (
+        "alias",
+        "chains",
+        "confirmed",
+        "index_reason",
+        "matchable",
+        "pinned",
+        "prompt",
+        "request",
+        "served",
+        "stages",
+        "strategy",
+        "work_tokens",
+    )
+
+    def __init__(self, request: InferenceRequest, served: ServedModel, strategy: str) -> None:
+        self.request = request
+        self.served = served
+        self.strategy = strategy
+        self.prompt = UNREAD
+        self.work_tokens = 0  # prompt tokens to plan with: counted, or guessed where they are unknown
+        self.chains = _NO_CHAINS  # own hashes of all full blocks, by block size in tokens
+        self.matchable = _NO_CHAINS  # the part of them that a cache can spare; nothing where none is read
+        self.confirmed = _NOTHING_HELD
+        self.index_reason = ""  # "" or why that may not be all
+        self.stages = _NO_TIME
+        self.alias = request.alias  # what the client calls the model, where that is an alias
+        self.pinned = ""  # the id of the only server that can serve it; "": any
 
     def output_tokens(self, mean: float) -> float:
         """How many tokens the answer is expected to have: the mean, or the request's own limit."""
         limit = self.request.max_tokens
-        return mean if limit is None else min(mean, max(0, limit))
+        return mean if limit is None or limit >= mean else max(0, limit)
 
 
-def matchable_chains(chains: Mapping[int, Sequence[int]], prompt_tokens: int) -> Mapping[int, Sequence[int]]:
-    """``chains`` without the block that holds the last token."""
-    return {size: chain[: matchable_blocks(prompt_tokens, size)] for size, chain in chains.items()}
+def guessed_tokens(request: InferenceRequest) -> int:
+    """Prompt tokens by the body's size, where they are not known."""
+    guess = request.size // _BYTES_PER_TOKEN
+    if guess <= _MEDIA_TOKENS:  # then it does not matter what the bytes are, and nobody has to look
+        return guess
+    return min(guess, _MEDIA_TOKENS if request.unrendered in _MEDIA else _MOST_GUESSED_TOKENS)
+
+
+def matchable_chains(chains: Chains, prompt_tokens: int) -> Chains:
+    """``chains`` without the block that holds the last token: a whole one only where the prompt ends with it."""
+    return {size: chain if prompt_tokens % size else chain[:-1] for size, chain in chains.items()}

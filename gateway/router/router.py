@@ -6,33 +6,32 @@ the replicas as they are at that moment and books the choice, in one synchronous
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, NoReplica, ResponseNotFound
 from gateway.fleet.inflight import InFlight
 from gateway.fleet.replica import Replica
-from gateway.fleet.replica_key import ReplicaKey
-from gateway.fleet.replica_pool import ReplicaPool, ServedModel
+from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
 from gateway.fleet.utilisation import Utilisation
-from gateway.kv.index import Chains, IndexUnavailable, PrefixMatcher
+from gateway.kv.index import PrefixMatcher
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import TierTokens
 from gateway.kv.trust import FeedState
-from gateway.prompt.blocks import chain_root, extend_chain
-from gateway.prompt.encoded_prompt import EncodedPrompt
 from gateway.prompt.encoder import PromptEncoder
 from gateway.prompt.inference_request import InferenceRequest
-from gateway.router.attempt import Attempt
+from gateway.router.attempt import Attempt, Books
 from gateway.router.candidates import BlockSizes, Candidates, EventKnowledge, credited_work
-from gateway.router.decision import Decision, Stages
+from gateway.router.decision import Decision
 from gateway.router.dispatch_listener import DispatchListener, Nobody
-from gateway.router.prepared import Prepared, matchable_chains
+from gateway.router.prepared import Prepared, guessed_tokens
+from gateway.router.prompt_reading import PromptReading
+from gateway.router.response_homes import ResponseHomes
 from router_strategies import Candidate, RouteRequest, Strategy, canonical, load
 from router_strategies._cost import Work, prefill_seconds
 
 _NOTHING = TierTokens()
-_NO_TOKENIZER = EncodedPrompt.unknown("no_tokenizer")
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Router:
@@ -51,41 +50,52 @@ class Router:
         strategy: str,
         secret: Callable[[], bytes],
         clock: Callable[[], float],
+        always_read: bool = False,
+        homes: ResponseHomes | None = None,
     ) -> None:
         """``encoder`` finds a base model's encoder. ``strategies`` are those a request may ask for by name. ``secret``
-        keys the block hashes; it may change.
+        keys the block hashes; it may change. ``always_read``: prompts are read under strategies that do not ask for it.
         """
         self._pool = pool
-        self._index = index
         self._routed = routed
         self._events = events
         self.speeds = speeds
-        self._encoder = encoder
         self._strategies = dict(strategies)
         self._offered = frozenset(strategies)
         self._configured = strategy
-        self._secret = secret
         self._clock = clock
+        self._always_read = always_read
         self._block_sizes = BlockSizes(events)
+        self._reading = PromptReading(pool, index, self._block_sizes, encoder=encoder, secret=secret, clock=clock)
         self._candidates = Candidates(routed, events, self._block_sizes, speeds)
-        self._listener: DispatchListener = Nobody()
+        self._homes = ResponseHomes(clock=clock) if homes is None else homes
+        self._books = Books(routed, speeds, self.is_told_nothing, Nobody(), clock, self._homes)
         self.utilisation = Utilisation()
         self.strategy = strategy
 
+    def prepare_now(self, request: InferenceRequest, *, strategy: str | None = None) -> Prepared | None:
+        """Tokenize, hash and look up, without waiting. ``None``: something must be waited for, :meth:`prepare` does.
+
+        Raises ``ModelNotFound``, ``NoReplica``, ``BadRequest`` or ``ResponseNotFound``.
+        """
+        if request.response_id and self._homes.must_ask(request.response_id):
+            return None
+        prepared = self._begin(request, strategy)
+        if not self._reads_prompt(prepared):
+            prepared.work_tokens = guessed_tokens(request)
+            return prepared
+        return prepared if self._reading.read_now(prepared) else None
+
     async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> Prepared:
-        """Tokenize, hash and look up. Raises ``ModelNotFound``, ``NoReplica`` or ``BadRequest``."""
-        began_s = self._clock()
-        chosen_strategy = self._allowed(strategy)
-        served = self._pool.resolve(request.model)
-        prompt = await self._encode(request, served)
-        encoded_s = self._clock()
-        replicas = [replica for replica in self._pool.replicas if replica.key.namespace == served.namespace]
-        chains = self._chains(request, served, prompt, replicas)
-        matchable = matchable_chains(chains, prompt.count) if request.reads_cache else {}
-        hashed_s = self._clock()
-        confirmed, index_reason = await self._match(matchable, replicas)
-        stages = Stages(encoded_s - began_s, hashed_s - encoded_s, self._clock() - hashed_s)
-        return Prepared(request, served, chosen_strategy, prompt, chains, matchable, confirmed, index_reason, stages)
+        """As :meth:`prepare_now`, and waits for what must be waited for."""
+        if request.response_id:
+            await self._homes.find(request.response_id)
+        prepared = self._begin(request, strategy)
+        if self._reads_prompt(prepared):
+            await self._reading.read(prepared)
+        else:
+            prepared.work_tokens = guessed_tokens(request)
+        return prepared
 
     def attempt(self, prepared: Prepared, tried: frozenset[str] = frozenset()) -> Attempt:
         """Choose a replica outside the server ids ``tried`` and book the request there. Raises ``NoReplica``."""
@@ -94,31 +104,30 @@ class Router:
         decision = self._decision(prepared, replica, chosen, reason, among)
         self.utilisation.dispatched(chosen.prefill_s, now)
         block_size = self.block_size(replica)
-        if replica.kv_blocks:
+        chain = prepared.chains.get(block_size, ())
+        if chain and replica.kv_blocks:
             self._routed.set_capacity(replica.key, replica.kv_blocks)
         return Attempt(
             decision,
             replica,
             InFlight(
                 promised_s=chosen.prefill_s,
-                unscaled_s=self._unscaled_s(decision, chosen),
+                unscaled_s=self._unscaled_s(decision, chosen) if prepared.request.stream else 0.0,
                 uncached_tokens=decision.uncached_tokens,
                 kv_blocks=1 + prepared.output_tokens(self.speeds.output_tokens) / block_size,
                 streamed=prepared.request.stream,
                 dispatched_s=now,
+                asks_engine=prepared.request.asks_engine,
             ),
-            prepared.chains.get(block_size, ()),
+            chain,
             block_size=block_size,
-            routed=self._routed,
-            speeds=self.speeds,
-            keep_routed=lambda: self.is_told_nothing(replica),
-            listener=self._listener,
-            clock=self._clock,
+            books=self._books,
+            stored_as=prepared.alias if prepared.request.stores_response else None,
         )
 
     def listen(self, listener: DispatchListener) -> None:
         """Tell ``listener`` of every attempt from now on, in place of whoever was told before."""
-        self._listener = listener
+        self._books = self._books._replace(listener=listener)
 
     def use_strategy(self, name: str | None) -> None:
         """Choose by another strategy from now on, with its default options; ``None``: by the configured one.
@@ -145,7 +154,7 @@ class Router:
         stats = self._events.stats(replica.key)
         return stats is None or stats.state is FeedState.BLIND
 
-    # What is known of the prompt
+    # What is known of a request
 
     def _allowed(self, strategy: str | None) -> str:
         if strategy is None:
@@ -158,59 +167,69 @@ class Router:
             raise BadRequest(f"{name} is not offered here.")
         return name
 
-    async def _encode(self, request: InferenceRequest, served: ServedModel) -> EncodedPrompt:
-        if request.route == "other":
-            return EncodedPrompt.unknown(request.unrendered)
-        encoder = self._encoder(served.namespace)
-        return _NO_TOKENIZER if encoder is None else await encoder.encode(request)
+    def _begin(self, request: InferenceRequest, strategy: str | None) -> Prepared:
+        """What is known of any request, its prompt unread."""
+        if request.response_id:
+            return self._begin_at_home(request, strategy)
+        return Prepared(request, self._pool.names.resolve(request.model, request.alias), self._allowed(strategy))
 
-    def _chains(
-        self,
-        request: InferenceRequest,
-        served: ServedModel,
-        prompt: EncodedPrompt,
-        replicas: Sequence[Replica],
-    ) -> dict[int, Sequence[int]]:
-        if not prompt.count:
-            return {}
-        chains: dict[int, Sequence[int]] = {}
-        secret = self._secret()
-        for size in {size for replica in replicas for size in self._block_sizes.all(replica)}:
-            root = chain_root(secret, served.namespace, served.lora, request.cache_salt, size)
-            chains[size] = extend_chain(root, prompt.tokens, size)
-        return chains
-
-    async def _match(
-        self, matchable: Chains, replicas: Sequence[Replica]
-    ) -> tuple[Mapping[ReplicaKey, TierTokens], str]:
-        """What replicas hold, and the reason why that may not be all."""
-        if not matchable:
-            return {}, ""
+    def _begin_at_home(self, request: InferenceRequest, strategy: str | None) -> Prepared:
+        """The same of one that refers to a stored response. If nobody knows its home, its replica will say so."""
+        kept = self._homes.known(request.response_id)
+        home = None if kept is None else self._pool.server(kept.server_id)
         try:
-            return await self._index.match(matchable, [replica.key for replica in replicas]), ""
-        except IndexUnavailable as error:
-            return error.known, "index_unavailable"
+            served = self._pool.names.resolve(request.model or (home and home.namespace) or "", request.alias)
+        except BadRequest:  # it names no model, and there are several
+            raise ResponseNotFound from None
+        prepared = Prepared(request, served, self._allowed(strategy))
+        if kept is not None and home is not None and home.serves(served.name):
+            prepared.pinned = home.id
+            if not request.model:
+                prepared.alias = kept.alias
+        return prepared
+
+    def _reads_prompt(self, prepared: Prepared) -> bool:
+        return self._always_read or self._strategies[prepared.strategy].reads_prompt
 
     # The choice
 
     def _choose(self, prepared: Prepared, tried: frozenset[str], now: float) -> tuple[Replica, Candidate, str, int]:
-        replicas = self._pool.routable(prepared.served.name, tried, now)
-        candidates = self._candidates.build(prepared, replicas, now)
+        strategy = self._strategies[prepared.strategy]
+        reads_load = strategy.reads_load
+        at_home = self._at_home(prepared, tried) if prepared.pinned else None
+        replicas = at_home or self._pool.routable(prepared.served.name, tried, now)
+        candidates = self._candidates.build(prepared, replicas, now) if reads_load else [r.named for r in replicas]
         request = RouteRequest(
-            prompt_tokens=prepared.prompt.count,
-            session=prepared.request.session,
-            now=now,
-            utilisation=self.utilisation.per_replica(self._pool.healthy_replicas, now),
-            model=prepared.served.namespace,
-            tried=self._pool.replica_ids(tried),
+            prepared.prompt.count,
+            prepared.request.session,
+            now,
+            self.utilisation.per_replica(self._pool.healthy_replicas, now) if reads_load else 0.0,
+            prepared.served.namespace,
+            self._pool.replica_ids(tried) if tried else _NOBODY,
         )
-        choice = self._strategies[prepared.strategy].select(request, candidates)
-        replica = replicas[candidates.index(choice.candidate)]
-        return replica, choice.candidate, choice.reason, len(replicas)
+        chosen, reason = strategy.select(request, candidates)
+        replica = replicas[candidates.index(chosen)]
+        if not reads_load:
+            chosen = self._candidates.priced(prepared, replica, now)
+        return replica, chosen, "response" if at_home else reason, len(replicas)
+
+    def _at_home(self, prepared: Prepared, tried: frozenset[str]) -> list[Replica]:
+        """The replicas of the server that keeps what the request refers to, drained or not; none if it is gone.
+
+        Raises ``NoReplica`` when it was tried: the others can only say that they know of no such response.
+        """
+        home = self._pool.server(prepared.pinned)
+        if home is None or not home.healthy:
+            return []
+        if home.id in tried:
+            raise NoReplica("The replica that keeps the response was tried.")
+        return home.replicas
 
     def _decision(self, prepared: Prepared, replica: Replica, chosen: Candidate, reason: str, among: int) -> Decision:
-        prompt_tokens = prepared.prompt.count
-        cold_s = prefill_seconds(Work(prepared.work_tokens, 0), self.speeds.rates, chosen.speed)
+        expected_tokens, prefill_s = chosen.expected_tokens, chosen.prefill_s
+        cold_s = prefill_s
+        if expected_tokens:
+            cold_s = prefill_seconds(Work(prepared.work_tokens, 0), self.speeds.rates, chosen.speed)
         return Decision(
             replica_id=replica.id,
             namespace=prepared.served.namespace,
@@ -218,12 +237,12 @@ class Router:
             reason=reason,
             prompt_reason=prepared.prompt.reason,
             index_reason=prepared.index_reason,
-            prompt_tokens=prompt_tokens,
+            prompt_tokens=prepared.prompt.count,
             confirmed=prepared.confirmed.get(replica.key, _NOTHING),
-            expected_tokens=chosen.expected_tokens,
-            uncached_tokens=max(0, prepared.work_tokens - chosen.expected_tokens),
-            prefill_s=chosen.prefill_s,
-            avoided_s=max(0.0, cold_s - chosen.prefill_s),
+            expected_tokens=expected_tokens,
+            uncached_tokens=max(0, prepared.work_tokens - expected_tokens),
+            prefill_s=prefill_s,
+            avoided_s=max(0.0, cold_s - prefill_s),
             incomparable=prepared.request.incomparable,
             candidates=among,
             stages=prepared.stages,

@@ -2,6 +2,7 @@
 
     index/                 who holds what: written by one process for each replica, read by all
     load/      orders/     what each has sent where | what operators order for all
+    responses/             which server keeps which stored response
     processes/             which processes there are, the secret they agree on, the heartbeat
     link/                  Redis itself: its scripts, its keys, and what happens when it does not answer
 

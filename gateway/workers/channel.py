@@ -28,10 +28,11 @@ class Order(msgspec.Struct, frozen=True):
     """What the supervisor wants.
 
     accept: take connections though not ready, since nobody else does; retire: leave in favour of the others;
-    stop: everybody leaves; end: nothing more is wanted of a worker that has drained.
+    stop: everybody leaves; interrupt: the same, without lingering; end: nothing more is wanted of a worker that has
+    drained.
     """
 
-    do: Literal["accept", "retire", "stop", "end"]
+    do: Literal["accept", "retire", "stop", "interrupt", "end"]
 
 
 HeardT = TypeVar("HeardT", Report, Order)

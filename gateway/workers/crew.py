@@ -53,8 +53,11 @@ class Crew:
         counted = Counter(worker.state for worker in self.workers)
         return {state: counted[state] for state in STATES}
 
-    def stop(self) -> None:
-        """Let all workers finish what runs, and :meth:`run` return. Asked again: end them at once."""
+    def stop(self, *, linger: bool = True) -> None:
+        """Let all workers finish what runs, and :meth:`run` return. Asked again: end them at once.
+
+        ``linger``: first they serve on for a while, for load balancers.
+        """
         if self._stopping:
             self._killed = True
             for post in self._posts:
@@ -62,7 +65,7 @@ class Crew:
             return
         self._stopping = True
         for post in self._posts:
-            post.stop()
+            post.stop(linger=linger)
         self._on_change()
 
     def renew(self) -> None:
@@ -76,7 +79,9 @@ class Crew:
         async with asyncio.TaskGroup() as group:
             posts = [group.create_task(first.run())]
             await self._until_started(first)
-            posts += [group.create_task(post.run()) for post in others]
+            for post in others:
+                posts.append(group.create_task(post.run()))
+                await asyncio.sleep(0)  # to start a process blocks: a signal is heard before the next one
             renewing = group.create_task(self._renew_when_asked())
             await asyncio.gather(*posts)
             renewing.cancel()

@@ -11,6 +11,13 @@ from statistics import fmean
 Rule = Callable[[Sequence[float]], float]
 
 GAUGES: Mapping[str, Rule] = {
+    "prefixway_admission_inflight": sum,
+    "prefixway_admission_inflight_tokens": sum,
+    "prefixway_admission_waiting": sum,
+    "prefixway_admission_waiting_tokens": sum,
+    "prefixway_api_keys": max,
+    "prefixway_api_keys_stale": max,
+    "prefixway_client_connections": sum,
     "prefixway_index_block_owners": max,
     "prefixway_index_bytes": sum,
     "prefixway_kv_event_lag_seconds": max,
@@ -22,6 +29,7 @@ GAUGES: Mapping[str, Rule] = {
     "prefixway_prefill_calibration": fmean,
     "prefixway_redis_up": min,
     "prefixway_replica_breaker_open": max,
+    "prefixway_replica_connections": sum,
     "prefixway_replica_decoding": sum,
     "prefixway_replica_draining": max,
     "prefixway_replica_inflight": sum,
@@ -29,6 +37,7 @@ GAUGES: Mapping[str, Rule] = {
     "prefixway_replica_l0_blocks": max,
     "prefixway_replica_promised_seconds": max,
     "prefixway_replica_running": max,
+    "prefixway_replica_stalled": max,
     "prefixway_replica_trust": max,
     "prefixway_replica_up": max,
     "prefixway_replica_waiting": max,
@@ -37,6 +46,8 @@ GAUGES: Mapping[str, Rule] = {
     "prefixway_shared_index_replicas": max,
     "prefixway_shared_index_unreadable": max,
     "prefixway_shared_index_written": sum,
+    "prefixway_tls_expires_seconds": min,
+    "prefixway_tls_stale": max,
 }
 
 

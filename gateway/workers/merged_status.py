@@ -8,14 +8,16 @@ from typing import Any
 Page = Mapping[str, Any]
 
 _SUMMED = ("inflight", "decoding")  # what each worker counts of its own
-_TRUE_FOR_ANY = ("healthy", "draining")
+_TRUE_FOR_ANY = ("healthy", "draining", "stalled")
+_TRUE_FOR_ALL = ("drained",)
 
 
 def merged_replicas(pages: Iterable[Sequence[Page]]) -> list[dict[str, Any]]:
     """Each replica once, in the order of their first appearance.
 
-    Its own counts are summed over the workers; it is healthy or draining if any worker says so; the rest is told by
-    the worker whose word on its events is best, since not all of them may follow the events.
+    Its own counts are summed over the workers; it is healthy, draining or stalled if any worker says so, drained if
+    all do; the rest is told by the worker whose word on its events is best, since not all of them may follow the
+    events.
     """
     told: dict[str, list[Page]] = {}
     for page in pages:
@@ -45,6 +47,9 @@ def _one_replica(entries: Sequence[Page]) -> dict[str, Any]:
     for name in _TRUE_FOR_ANY:
         if name in merged:
             merged[name] = any(entry.get(name) for entry in entries)
+    for name in _TRUE_FOR_ALL:
+        if name in merged:
+            merged[name] = all(entry.get(name) for entry in entries)
     return merged
 
 

@@ -63,11 +63,11 @@ class Post:
             self._changed.set()
         return await asyncio.shield(self._renewal)
 
-    def stop(self) -> None:
-        """Let every worker here leave, and fill the place no more."""
+    def stop(self, *, linger: bool = True) -> None:
+        """Let every worker here leave, and fill the place no more. ``linger``: serve load balancers for a while yet."""
         self._stopping.set()
         for worker in self.workers:
-            worker.leave("stop", self._limits.leave_s)
+            worker.leave("stop" if linger else "interrupt", self._limits.leave_s)
         self._on_change()
 
     def kill(self) -> None:

@@ -74,13 +74,13 @@ class Supervisor:
     @property
     def url(self) -> str:
         """Where the OpenAI API is, as a URL."""
-        return f"http://{self._api}"
+        return f"{'https' if self._settings.tls_cert else 'http'}://{self._api}"
 
-    def stop(self) -> None:
-        """Let all workers finish what runs, and :meth:`run` return. Asked again: end them at once."""
+    def stop(self, *, linger: bool = True) -> None:
+        """As :meth:`Crew.stop`."""
         _log.info("all workers leave")
         self._sockets.public.close()  # they still have it, for as long as they serve
-        self.crew.stop()
+        self.crew.stop(linger=linger)
 
     def renew(self) -> None:
         """Replace all workers, one after the other. No request is lost."""
@@ -115,5 +115,5 @@ def _with_admin_token(environ: Mapping[str, str], token: str) -> dict[str, str]:
 
 
 def limits_of(settings: Settings) -> Limits:
-    """A worker that hands over waits up to the drain time for idle clients to go, and as long for its answers."""
-    return Limits(leave_s=2 * settings.drain_s + _LAST_WORDS_S)
+    """A worker serves on for a moment, or waits up to the drain time for idle clients to go; then for its answers."""
+    return Limits(leave_s=max(settings.linger_s, settings.drain_s) + settings.drain_s + _LAST_WORDS_S)

@@ -36,7 +36,7 @@ class Serving(Protocol):
 
     def retire(self) -> None: ...
 
-    def stop(self) -> None: ...
+    def stop(self, *, linger: bool = True) -> None: ...
 
     async def run(self, before_end: Callable[[], Awaitable[None]]) -> None: ...
 
@@ -95,6 +95,8 @@ class Worker:
                     self._gateway.retire()
                 case "stop":
                     self._gateway.stop()
+                case "interrupt":
+                    self._gateway.stop(linger=False)
                 case "end":
                     self._may_end.set()
         _log.warning("the supervisor is gone: this worker ends when its answers are out")

@@ -102,7 +102,7 @@ class WorkerProcess:
             self.may_accept = True
             self._channel.say(Order("accept"))
 
-    def leave(self, order: Literal["retire", "stop"], within_s: float) -> None:
+    def leave(self, order: Literal["retire", "stop", "interrupt"], within_s: float) -> None:
         """Let it finish what runs; kill it after ``within_s``. One that has not spoken yet has nothing to finish."""
         self.is_leaving = True
         if not self.has_spoken:

@@ -85,15 +85,15 @@ async def test_a_replicas_own_error_passes_untouched() -> None:
     [
         ("GET", "/v1/nothing", 404),
         ("GET", "/v1/chat/completions", 405),
-        ("POST", "/sleep", 404),
-        ("POST", "/reset_prefix_cache", 404),
+        ("POST", "/sleep", 403),
+        ("POST", "/reset_prefix_cache", 403),
         ("POST", "/%72eset_prefix_cache", 404),
-        ("POST", "/v1/../sleep", 404),
+        ("POST", "/v1/../sleep", 403),
         ("POST", "//sleep", 404),
-        ("GET", "/metrics", 404),
-        ("GET", "/server_info", 404),
-        ("POST", "/collective_rpc", 404),
-        ("POST", "/v1/load_lora_adapter", 404),
+        ("GET", "/metrics", 403),
+        ("GET", "/server_info", 403),
+        ("POST", "/collective_rpc", 403),
+        ("POST", "/v1/load_lora_adapter", 403),
     ],
 )
 async def test_what_is_not_proxied_is_refused(method: str, path: str, status: int) -> None:

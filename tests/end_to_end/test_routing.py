@@ -147,3 +147,15 @@ async def test_a_restarted_replica_is_not_believed_to_hold_anything() -> None:
 
     assert answer.headers["x-prefixway-matched"].endswith("l0=0")
     assert answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+async def test_a_rotation_reads_no_prompts_unless_it_is_told_to() -> None:
+    """Nothing is said of the prompt then; if prompts are read all the same, it is what the replica counts."""
+    async with house(["a", "b"], strategy="round_robin") as home:
+        unread = await home.complete(_words(1, 50))
+    async with house(["a", "b"], strategy="round_robin", read_prompts="always") as home:
+        read = await home.complete(_words(1, 50))
+
+    assert unread.headers["x-prefixway-reason"] == read.headers["x-prefixway-reason"] == "rotation"
+    assert "x-prefixway-matched" not in unread.headers
+    assert read.headers["x-prefixway-matched"].startswith(f"prompt={read.json()['usage']['prompt_tokens']}")

@@ -27,7 +27,7 @@ from tests.fakes.waiting import eventually
 
 BRACES, SPACES, QUOTED = "}{fleet}", "org/modèle 模型:1", "%7Bns=x%7D"
 #: Each server's model; the last one has two ranks.
-SERVERS = {"10.0.0.7:8000": BRACES, "a#b:l0": SPACES, "a#b": SPACES, "a:1:writer": QUOTED, "{a}": BRACES}
+SERVERS = {"10.0.0.7:8000": BRACES, "a#b:l0": SPACES, "a#b": SPACES, "a:1:writer": QUOTED, "[a]": BRACES}
 PROMPT = " ".join(["the same long beginning"] * 60)
 
 
@@ -79,7 +79,7 @@ async def test_odd_names(flavour: str) -> None:
         proxy = await stack.enter_async_context(TcpProxy(redis.port))
         replicas: Mapping[str, SimulatedReplica] = {
             id_: await stack.enter_async_context(
-                SimulatedReplica(ReplicaOptions(model=model, speeds=FAST, ranks=1 + (id_ == "{a}")))
+                SimulatedReplica(ReplicaOptions(model=model, speeds=FAST, ranks=1 + (id_ == "[a]")))
             )
             for id_, model in SERVERS.items()
         }
@@ -100,5 +100,5 @@ async def test_odd_names(flavour: str) -> None:
 
         registries = together(reader).remote.registries
         names = {model: sorted(registry.entries) for model, registry in registries.items()}
-        assert names == {BRACES: ["10.0.0.7:8000", "{a}", "{a}#1"], SPACES: ["a#b", "a#b:l0"], QUOTED: ["a:1:writer"]}
+        assert names == {BRACES: ["10.0.0.7:8000", "[a]", "[a]#1"], SPACES: ["a#b", "a#b:l0"], QUOTED: ["a:1:writer"]}
         assert not together(reader).link.stats.refused

@@ -213,6 +213,13 @@ async def test_a_stop_lets_all_streams_finish(redis_url: str, number: signal.Sig
     assert "Traceback" not in gateway_log(gateway)
 
 
+async def test_who_interrupts_them_does_not_wait_for_load_balancers(redis_url: str) -> None:
+    """Ctrl-C is a person's, with several workers too."""
+    async with one_replica() as replica, workers(2, replica, redis_url, linger_s="600") as gateway:
+        gateway.process.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(gateway.process.wait, 60) == 0
+
+
 async def test_a_stop_under_load_breaks_nothing_off(redis_url: str) -> None:
     """Every request that was begun is answered; afterwards connections are refused, never taken and dropped."""
     async with one_replica() as replica, workers(2, replica, redis_url) as gateway, Load(gateway.url) as load:

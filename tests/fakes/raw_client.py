@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from dataclasses import dataclass, field
 from typing import Self
@@ -55,11 +56,18 @@ class RawAnswer:
 class RawClient:
     """``async with RawClient(port) as client``. One connection."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, tls: ssl.SSLContext | None = None) -> None:
         self._port = port
+        self._tls = tls
 
     async def __aenter__(self) -> Self:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**16)
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1",
+            self._port,
+            limit=2**16,
+            ssl=self._tls,
+            server_hostname="127.0.0.1" if self._tls else None,
+        )
         self._rest = b""
         return self
 
@@ -93,6 +101,16 @@ class RawClient:
                 answer.complete = True
         return answer
 
+    async def answer_exactly(self) -> RawAnswer:
+        """The next answer with a length, and not a byte of what follows it."""
+        raw = await self.read_until(b"\r\n\r\n")
+        answer = RawAnswer()
+        parser = httptools.HttpResponseParser(answer)
+        parser.feed_data(raw)
+        answer.status = parser.get_status_code()
+        parser.feed_data(await asyncio.wait_for(self.reader.readexactly(int(answer.value("content-length"))), 10))
+        return answer
+
     async def ask(self, request: bytes, *, head_only: bool = False) -> RawAnswer:
         await self.send(request)
         return await self.answer(head_only=head_only)
@@ -104,6 +122,10 @@ class RawClient:
 
     def close(self) -> None:
         self.writer.close()
+
+    def half_close(self) -> None:
+        """Say that nothing more is sent, and go on listening."""
+        self.writer.write_eof()
 
     async def _more(self, head_only: bool) -> bytes:
         try:

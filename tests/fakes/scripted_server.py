@@ -76,9 +76,7 @@ class Wire:
 
     def reset(self) -> None:
         """RST."""
-        raw = self.writer.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
+        _reset(self.writer)
 
 
 Script = Callable[[Wire], Awaitable[None]]
@@ -116,6 +114,9 @@ class ScriptedServer:
         self._scripts = list(scripts)
         self._tls = tls
         self._serving: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._place: socket.socket | None = None
+        self.port = 0
         self.requests: list[RecordedRequest] = []
         self.wires: list[Wire] = []
         self.connections = 0
@@ -125,8 +126,7 @@ class ScriptedServer:
         return Origin(self._tls is not None, "127.0.0.1", self.port)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20, ssl=self._tls)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        await self.listen()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -136,6 +136,25 @@ class ScriptedServer:
         while self._serving:
             await asyncio.wait(self._serving)
         await self._server.wait_closed()
+        if self._place is not None:
+            self._place.close()
+
+    async def listen(self) -> None:
+        """Take connections, after :meth:`kill` again on the same port."""
+        place, self._place = self._place or _bound(0), None
+        self.port = place.getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, sock=place, limit=2**20, ssl=self._tls)
+
+    def close_listener(self) -> None:
+        """Refuse connections from now on. Those that are open stay."""
+        self._server.close()
+
+    def kill(self) -> None:
+        """Refuse connections from now on, and reset those that are open. Nobody else gets the port."""
+        self.close_listener()
+        self._place = _bound(self.port)
+        for writer in list(self._writers):
+            _reset(writer)
 
     @property
     def open_connections(self) -> int:
@@ -147,6 +166,7 @@ class ScriptedServer:
         assert task is not None
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
+        self._writers.add(writer)
         try:
             while not writer.is_closing():
                 request = await _read_request(reader)
@@ -160,7 +180,24 @@ class ScriptedServer:
         except asyncio.CancelledError:
             writer.transport.abort()  # and no more: asyncio's streams report a handler that was cancelled
         finally:
+            self._writers.discard(writer)
             writer.close()
+
+
+def _bound(port: int) -> socket.socket:
+    """Refuses connections until somebody listens."""
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.bind(("127.0.0.1", port))
+    return place
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    if writer.transport.is_closing():
+        return
+    raw = writer.get_extra_info("socket")
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 async def _read_request(reader: asyncio.StreamReader) -> RecordedRequest:

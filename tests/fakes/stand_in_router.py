@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gateway.errors import NoReplica
 from gateway.fleet.origin import Origin
@@ -26,6 +27,7 @@ class StandInAttempt:
     ends: list[Outcome] = field(default_factory=list)
     retry_after_s: float | None = None
     usage: Usage | None = None
+    responses: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.decision = Decision(
@@ -53,10 +55,18 @@ class StandInAttempt:
     def first_byte(self) -> None:
         self.first_bytes += 1
 
+    def responded(self, response_id: str) -> None:
+        self.responses.append(response_id)
+
     def end(self, outcome: Outcome, *, retry_after_s: float | None = None, usage: Usage | None = None) -> None:
         if not self.ends:
             self.retry_after_s, self.usage = retry_after_s, usage
         self.ends.append(outcome)
+
+
+class StandInPrepared(NamedTuple):
+    work_tokens: int
+    alias: str = ""
 
 
 class StandInRouter:
@@ -67,6 +77,8 @@ class StandInRouter:
         self._pinned_rank = pinned_rank
         self.may_prepare = asyncio.Event()
         self.may_prepare.set()
+        self.waiting = 0  # requests that wait for that
+        self.work_tokens = 10  # of every request
         self.requests: list[InferenceRequest] = []
         self.strategies: list[str | None] = []
         self.attempts: list[StandInAttempt] = []
@@ -80,13 +92,23 @@ class StandInRouter:
         """Whether every attempt has ended."""
         return all(attempt.ends for attempt in self.attempts)
 
-    async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> InferenceRequest:
+    def prepare_now(self, request: InferenceRequest, *, strategy: str | None = None) -> StandInPrepared | None:
+        """``None`` while ``may_prepare`` is not set."""
+        if not self.may_prepare.is_set():
+            return None
         self.requests.append(request)
         self.strategies.append(strategy)
-        await self.may_prepare.wait()
-        return request
+        return StandInPrepared(self.work_tokens, request.alias)
 
-    def attempt(self, prepared: InferenceRequest, tried: frozenset[str]) -> StandInAttempt:
+    async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> StandInPrepared:
+        self.waiting += 1
+        await self.may_prepare.wait()
+        self.waiting -= 1
+        prepared = self.prepare_now(request, strategy=strategy)
+        assert prepared is not None
+        return prepared
+
+    def attempt(self, prepared: StandInPrepared, tried: frozenset[str]) -> StandInAttempt:
         for server_id, origin in self._replicas.items():
             if server_id not in tried:
                 attempt = StandInAttempt(server_id, origin, self._pinned_rank)

@@ -66,7 +66,7 @@ class LineServer:
     def retire(self) -> None:
         self._leave.set()
 
-    def stop(self) -> None:
+    def stop(self, *, linger: bool = True) -> None:
         self._is_stopping = True
         self._leave.set()
 

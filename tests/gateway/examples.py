@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gateway.fleet.inflight import InFlight, PrefillSample
 from gateway.fleet.model_card import parse_models
@@ -12,13 +12,17 @@ from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import parse_servers
 from gateway.fleet.speeds import Speeds
 from gateway.kv.feed_stats import FeedStats
+from gateway.kv.index import Chains, IndexUnavailable
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier, TierTokens
 from gateway.kv.trust import FeedState
+from gateway.prompt.blocks import pack_tokens
 from gateway.prompt.encoded_prompt import EncodedPrompt
-from gateway.prompt.encoder import AbsentEncoder
+from gateway.prompt.encoder import AbsentEncoder, PromptEncoder
+from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.decision import Decision, Stages
+from gateway.router.response_homes import ResponseHomes
 from gateway.router.router import Router
 from router_strategies import Strategy, available, load
 
@@ -77,6 +81,26 @@ class Told:
         self.words.append("kept" if kept else "ended")
 
 
+class FarIndex(MemoryIndex):
+    """Lies elsewhere, and does not answer."""
+
+    def knows(self, keys: Collection[ReplicaKey]) -> bool:
+        return False
+
+    async def match(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
+        raise IndexUnavailable({})
+
+
+class SlowEncoder:
+    """Has to ask somebody, who says that every prompt is these 64 tokens."""
+
+    def encode_now(self, request: InferenceRequest) -> EncodedPrompt | None:
+        return None
+
+    async def encode(self, request: InferenceRequest) -> EncodedPrompt:
+        return EncodedPrompt.of(pack_tokens(range(64)), "remote_tokenize")
+
+
 def a_router(
     pool: ReplicaPool,
     *,
@@ -87,6 +111,9 @@ def a_router(
     routed: Routed | None = None,
     strategy: str = "kv_aware",
     offered: Sequence[str] = available(),
+    homes: ResponseHomes | None = None,
+    encoder: PromptEncoder | None = None,
+    always_read: bool = False,
 ) -> Router:
     """A router over ``pool`` for prompts that are token ids already."""
     strategies: dict[str, Strategy] = {name: load(name) for name in offered}
@@ -96,11 +123,13 @@ def a_router(
         routed=routed or Routed(),
         events=events or Events(),
         speeds=speeds or Speeds(),
-        encoder=lambda _: AbsentEncoder("no_tokenizer"),
+        encoder=lambda _: encoder or AbsentEncoder("no_tokenizer"),
         strategies=strategies,
         strategy=strategy,
         secret=lambda: SECRET,
         clock=clock or Clock(),
+        homes=homes,
+        always_read=always_read,
     )
 
 

@@ -15,7 +15,8 @@ from gateway.asgi_server import ListenSockets, listen_socket, port_of
 from gateway.settings import Settings, SettingsError
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
-from tests.fakes.raw_client import RawClient, get
+from tests.fakes.raw_client import RawClient, get, post
+from tests.fakes.stand_in_handler import TLS
 from tests.fakes.waiting import eventually
 
 LOOPBACK = {f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")}
@@ -139,6 +140,22 @@ async def test_stopped_while_it_retires_it_waits_for_idle_clients_no_longer() ->
                 assert await client.read_to_end() == b""
 
 
+async def test_stopped_while_it_retires_it_finishes_what_runs() -> None:
+    """As when its supervisor is gone: both at once."""
+    with listen_socket("127.0.0.1", 0) as listening:
+        async with one_of_several(listening, drain_s="600") as (gateway, running):
+            gateway.accept()
+            async with RawClient(port_of(listening)) as client:
+                await client.send(post(b"{}")[:-1])
+                await eventually(lambda: gateway.edge.upload_bytes)
+                gateway.retire()
+                gateway.stop()
+                await asyncio.wait({running}, timeout=0.1)
+                answer = await client.ask(b"}")
+                assert (answer.status, b"stopping" in answer.body) == (503, False)
+                await asyncio.wait_for(running, 20)
+
+
 async def test_before_its_end_the_side_ports_still_answer() -> None:
     """So that what it counted can be read once more."""
     pages = []
@@ -152,3 +169,64 @@ async def test_before_its_end_the_side_ports_still_answer() -> None:
     await gateway.run(before_end)
 
     assert pages == [200]
+
+
+async def test_while_the_last_request_runs_the_side_ports_still_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """Its end would not be counted else. A person who stops the gateway does not wait for load balancers."""
+    caplog.set_level("INFO")
+    gateway = Gateway(Settings.from_env({**LOOPBACK, "PREFIXWAY_LINGER_S": "600", "PREFIXWAY_DRAIN_S": "300"}))
+    running = asyncio.ensure_future(gateway.run())
+    async with RawClient(gateway.edge.port) as client, httpx.AsyncClient(trust_env=False) as watcher:
+        await client.send(post(b"{}")[:-1])
+        await eventually(lambda: gateway.edge.upload_bytes)
+        gateway.stop(linger=False)
+        await eventually(lambda: not _is_open(gateway.edge.port))
+        assert (await watcher.get(f"http://127.0.0.1:{gateway.metrics.port}/metrics")).status_code == 200
+        assert (await watcher.get(f"http://127.0.0.1:{gateway.metrics.port}/readyz")).status_code == 503
+        assert not running.done()
+        assert (await client.ask(b"}")).status == 503
+        await asyncio.wait_for(running, 20)
+    assert "draining: up to 300 s for what runs; 1 connections open" in caplog.text
+
+
+async def test_how_long_the_end_may_take_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """To who watches the log."""
+    caplog.set_level("INFO")
+    gateway = Gateway(Settings.from_env({**LOOPBACK, "PREFIXWAY_LINGER_S": "0.1"}))
+    gateway.stop()
+    await gateway.run()
+    assert "draining: serving on for 0.1 s, then up to 20 s for what runs; 0 connections open" in caplog.text
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"nonsense\r\n\r\n", "bad_request"),
+        (b"GET / HTTP/1.1\r\nhost: g\r\nx: " + b"y" * 70_000 + b"\r\n\r\n", "headers_too_large"),
+    ],
+)
+async def test_what_is_no_request_is_counted(sent: bytes, code: str) -> None:
+    """By why it was refused."""
+    async with running_gateway(Settings.from_env(LOOPBACK)) as gateway, httpx.AsyncClient(trust_env=False) as watcher:
+        async with RawClient(gateway.edge.port) as client:
+            assert (await client.ask(sent)).status in (400, 431)
+        page = (await watcher.get(f"http://127.0.0.1:{gateway.metrics.port}/metrics")).text
+    assert f'prefixway_unreadable_requests_total{{code="{code}"}} 1.0' in page
+
+
+async def test_the_certificate_is_watched() -> None:
+    """Where there is one."""
+    given = {
+        **LOOPBACK,
+        "PREFIXWAY_TLS_CERT": str(TLS / "certificate.pem"),
+        "PREFIXWAY_TLS_KEY": str(TLS / "key.pem"),
+    }
+    async with running_gateway(Settings.from_env(given)) as gateway, httpx.AsyncClient(trust_env=False) as watcher:
+        page = (await watcher.get(f"http://127.0.0.1:{gateway.metrics.port}/metrics")).text
+    assert "prefixway_tls_stale 0.0" in page
+    assert "prefixway_tls_expires_seconds 4.949574202e+09" in page

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 
 from gateway import __version__
@@ -35,6 +38,29 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert "serve" in text
     assert "demo" in text
+
+
+@pytest.mark.parametrize("typed", ["sk-mellon", "sk-mellon\n", " sk-mellon\r\n"])
+def test_a_key_is_hashed_from_standard_input(
+    typed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `sha256sum` would, and as a file of keys takes it; the line's end is no part of it."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    with pytest.raises(SystemExit) as ended:
+        main(["hash-key"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "sha256:5950331b679af7a19b18076964d76a04e5fc86514af8213608137cfe2aad1233\n"
+
+
+def test_what_is_no_key_is_not_hashed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing, or two words: said without repeating them."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("sk mellon\n"))
+    with pytest.raises(SystemExit) as ended:
+        main(["hash-key"])
+
+    assert ended.value.code == 1
+    assert "visible ASCII" in capsys.readouterr().err
 
 
 def test_the_strategies_explain_themselves(capsys: pytest.CaptureFixture[str]) -> None:

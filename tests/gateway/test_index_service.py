@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -11,11 +12,14 @@ from gateway.fleet.replica_key import ReplicaKey
 from gateway.index_service import IndexService, running_index_service
 from gateway.kv.tiers import Tier
 from gateway.settings import Settings, SettingsError
+from gateway.shared.orders.fleet_orders import FleetOrders
+from gateway.shared.orders.order import DRAIN, Order
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
 from tests.fakes.redis_servers import RedisServer
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.fakes.waiting import eventually
+from tests.gateway.shared.link.links import linked
 
 LOOPBACK = {f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("METRICS_", "ADMIN_")}
 A = ReplicaKey("simulated", "a")
@@ -83,6 +87,23 @@ async def test_it_takes_no_orders(redis: RedisServer, replica: SimulatedReplica)
         answer = await client.post(f"http://127.0.0.1:{service.admin.port}/drain", json={"server": "a"})
 
     assert answer.status_code == 404
+
+
+async def test_it_forgets_a_replica_that_is_drained(redis: RedisServer, replica: SimulatedReplica) -> None:
+    """Whoever ordered it. Its events are followed no longer, and what was written of it goes; undrained, it is back."""
+    async with running_index_service(made(redis.url, replica)) as service, linked(redis.url) as link:
+        together = service.together
+        orders = FleetOrders(link, together.keys, wall_clock=lambda: datetime.now(UTC).timestamp())
+        await filled(replica)
+        await eventually(lambda: together.writer.writes(A) and together.memory.owned(A, Tier.L0) > 0)
+        await orders.give(Order(DRAIN, "a", id="1"))
+        await eventually(lambda: not together.events.feeds and not together.writer.writes(A))
+        await eventually(lambda: not redis.client().hexists(together.keys.registry("simulated"), "r:a"))
+        drained = together.memory.block_owners()
+        await orders.give(Order(DRAIN, "a", cleared=True, id="2"))
+        await eventually(lambda: together.writer.writes(A) and together.memory.owned(A, Tier.L0) > 0)
+
+    assert drained == 0
 
 
 async def test_a_planned_stop_leaves_everything_to_the_next_one(redis: RedisServer, replica: SimulatedReplica) -> None:

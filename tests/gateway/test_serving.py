@@ -18,7 +18,7 @@ def test_several_workers_need_redis() -> None:
 
 def test_no_worker_at_all_is_a_wrong_number() -> None:
     """As in the environment."""
-    with pytest.raises(SettingsError, match="PREFIXWAY_WORKERS='0': must be a whole number above 0"):
+    with pytest.raises(SettingsError, match="PREFIXWAY_WORKERS='0': must be a whole number from 1 to 256"):
         serve(LOOPBACK, workers=0)
 
 

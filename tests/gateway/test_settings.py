@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.client_keys import parse_client_keys
 from gateway.redis_url import RedisTarget
-from gateway.settings import KvEvents, Listen, Settings, SettingsError, check_redis_client
+from gateway.setting_values import KvEvents, Listen
+from gateway.settings import Settings, SettingsError, check_redis_client
 from scripts.settings_table import README, with_table
 
 
@@ -31,9 +33,11 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ("STRATEGY", "round-robin", "strategy", "round_robin"),
         ("STRATEGY", "", "strategy", "kv_aware"),
         ("STRATEGY_OPTIONS", '{"cached_weight": 4}', "strategy_options", {"cached_weight": 4}),
-        ("API_KEYS", "a, b\nc", "api_keys", ("a", "b", "c")),
+        ("API_KEYS", "mellon-a, mellon-b\nn=mellon-c", "api_keys", parse_client_keys("mellon-a mellon-b n=mellon-c")),
+        ("API_KEYS_FILE", "", "api_keys_file", None),
         ("HOLD_HEAD", "off", "hold_head", False),
         ("WORKERS", "1", "workers", 1),
+        ("DRAIN_S", "0", "drain_s", 0.0),
         ("INDEX_BUDGET_MS", "2.5", "index_budget_ms", 2.5),
         ("REPLICAS_FILE", "/etc/replicas.yaml", "replicas_file", Path("/etc/replicas.yaml")),
         ("SESSION_HEADERS", "X-Session-ID, x-user", "session_headers", ("x-session-id", "x-user")),
@@ -71,6 +75,15 @@ def test_values_are_read(name: str, text: str, field: str, value: object) -> Non
         ("INDEXER", "outside", "PREFIXWAY_INDEXER=outside needs PREFIXWAY_REDIS_URL"),
         ("REDIS_TIMEOUT_S", "never", "must be a number above 0"),
         ("API_KEYS_FILE", "/nowhere", "PREFIXWAY_API_KEYS_FILE: .*No such file"),
+        ("API_KEYS", "null", "PREFIXWAY_API_KEYS: key 1: a key without a name is 8 or more"),
+        ("ALLOW_ROUTES", "reset_prefix_cache", "'reset_prefix_cache' is no path like /reset_prefix_cache"),
+        ("CORS_ORIGINS", "chat.example.com", "is no origin like https://chat.example.com"),
+        ("SESSION_HEADERS", "x-session id", "'x-session id' is no header's name"),
+        ("MODEL_ALIASES", "a=b,b=m", "'a' stands for 'b', which is an alias itself"),
+        ("WORKERS", "257", "must be a whole number from 1 to 256"),
+        ("DRAIN_S", "-1", "must be a number, 0 or more"),
+        ("API_KEYS", "# all gone", "PREFIXWAY_API_KEYS: has no key"),
+        ("API_KEYS", "mellon-1, n=", "PREFIXWAY_API_KEYS: key 2: a key that ends in = needs a name"),
     ],
 )
 def test_a_wrong_value_names_the_setting_and_what_it_may_be(name: str, text: str, fault: str) -> None:
@@ -79,20 +92,56 @@ def test_a_wrong_value_names_the_setting_and_what_it_may_be(name: str, text: str
         Settings.from_env({f"PREFIXWAY_{name}": text})
 
 
+def test_a_body_that_is_allowed_has_room_to_come_in() -> None:
+    """By itself, at least."""
+    assert Settings.from_env({"PREFIXWAY_MAX_BODY_MB": "1024"}).max_uploads_mb == 1024
+    with pytest.raises(SettingsError, match="PREFIXWAY_MAX_UPLOADS_MB is below PREFIXWAY_MAX_BODY_MB"):
+        Settings.from_env({"PREFIXWAY_MAX_BODY_MB": "1025"})
+
+
 def test_secrets_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
     """A ``_FILE`` twin is read; the effective settings mask it; both at once is an error."""
     path = tmp_path / "key"
     path.write_text("top-secret\n")
-    settings = Settings.from_env({"PREFIXWAY_REPLICA_API_KEY_FILE": str(path), "PREFIXWAY_API_KEYS": "k1,k2"})
+    settings = Settings.from_env(
+        {"PREFIXWAY_REPLICA_API_KEY_FILE": str(path), "PREFIXWAY_API_KEYS": "mellon-1,mellon-2"}
+    )
 
     assert settings.replica_api_key == "top-secret"
     assert not settings.shows_receipt
     assert settings.effective()["PREFIXWAY_API_KEYS"] == "***,***"
     assert "top-secret" not in repr(settings)
     assert "top-secret" not in str(settings.effective())
-    assert "k1" not in repr(settings)
+    assert "mellon" not in repr(settings)
     with pytest.raises(SettingsError, match="both set"):
         Settings.from_env({"PREFIXWAY_REPLICA_API_KEY_FILE": str(path), "PREFIXWAY_REPLICA_API_KEY": "x"})
+
+
+def test_keys_in_a_file_are_checked_at_the_start_and_its_place_is_kept(tmp_path: Path) -> None:
+    """A file without keys still means that a key is needed; a wrong one stops the start; so do both at once."""
+    path = tmp_path / "keys"
+    path.write_text("# none yet\n")
+    environ = {"PREFIXWAY_API_KEYS_FILE": str(path)}
+    settings = Settings.from_env(environ)
+
+    assert settings.api_keys_file == path
+    assert settings.wants_keys
+    assert not settings.shows_receipt
+    assert not Settings.from_env({}).wants_keys
+    with pytest.raises(SettingsError, match="both set"):
+        Settings.from_env({**environ, "PREFIXWAY_API_KEYS": "mellon-1"})
+    path.write_text("mellon-1\nname=\n")
+    with pytest.raises(SettingsError, match=r"PREFIXWAY_API_KEYS_FILE: .*keys: key 2: a key that ends in ="):
+        Settings.from_env(environ)
+
+
+@pytest.mark.parametrize("name", ["REPLICA_API_KEY", "ADMIN_TOKEN"])
+@pytest.mark.parametrize("text", ["mellon\N{SNOWMAN}", "mel\nlon", "mel\x00lon", "mel lon"])
+def test_what_no_header_carries_is_no_key(name: str, text: str) -> None:
+    """Said at the start, and without telling it."""
+    with pytest.raises(SettingsError, match=f"PREFIXWAY_{name}: must be visible ASCII") as refused:
+        Settings.from_env({f"PREFIXWAY_{name}": text})
+    assert text not in str(refused.value)
 
 
 REDIS = "rediss://gateway:sesame@cache:7000/1?ssl_ca_certs=/ca.pem"
@@ -165,6 +214,11 @@ def test_unknown_names_are_reported_with_the_nearest_known_one() -> None:
     assert Settings.from_env(environ).unknown == ("PREFIXWAY_STRATEGI is no setting; did you mean PREFIXWAY_STRATEGY?",)
     with pytest.raises(SettingsError, match="did you mean PREFIXWAY_STRATEGY"):
         Settings.from_env({**environ, "PREFIXWAY_STRICT_ENV": "true"})
+
+
+def test_a_name_like_none_of_ours_gets_no_suggestion() -> None:
+    """The prefix alone is no likeness."""
+    assert Settings.from_env({"PREFIXWAY_COLOUR": "red"}).unknown == ("PREFIXWAY_COLOUR is no setting",)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import router_strategies
-from router_strategies import REASONS, Candidate, RouteRequest, Strategy, available, canonical, describe, load
+from router_strategies import REASONS, Candidate, Choice, RouteRequest, Strategy, available, canonical, describe, load
 
 amounts = st.floats(0, 1e6, allow_nan=False)
 counts = st.integers(0, 100_000)
@@ -69,6 +69,36 @@ def test_chooses_one_of_the_candidates_and_changes_none(
     assert any(choice.candidate is candidate for candidate in fleet)
     assert choice.reason in REASONS
     assert [asdict(c) for c in fleet] == [asdict(c) for c in before]
+
+
+NAMED = ("id", "speed")
+
+
+def _chosen(name: str, request: RouteRequest, fleet: list[Candidate]) -> Choice:
+    options = {"seed": 1} if any(field.name == "seed" for field in fields(load(name))) else {}  # type: ignore[arg-type]
+    return load(name, options).select(request, fleet)
+
+
+@pytest.mark.parametrize("name", [name for name in available() if not load(name).reads_prompt])
+@given(request=requests, fleet=fleets())
+def test_one_that_does_not_read_the_prompt_does_not(name: str, request: RouteRequest, fleet: list[Candidate]) -> None:
+    """It chooses alike whatever is held of the prompt, and however long that is."""
+    nothing = {"l0_tokens": 0, "l1_tokens": 0, "l2_tokens": 0, "expected_tokens": 0, "sharing": 0}
+    unread = [Candidate(**{**asdict(candidate), **nothing}) for candidate in fleet]
+    with_prompt = _chosen(name, request, fleet)
+    without = _chosen(name, request._replace(prompt_tokens=0), unread)
+
+    assert (with_prompt.candidate.id, with_prompt.reason) == (without.candidate.id, without.reason)
+
+
+@pytest.mark.parametrize("name", [name for name in available() if not load(name).reads_load])
+@given(request=requests, fleet=fleets())
+def test_one_that_does_not_read_loads_does_not(name: str, request: RouteRequest, fleet: list[Candidate]) -> None:
+    """It chooses alike among candidates that have only a name and a speed."""
+    named = [Candidate(**{field: getattr(candidate, field) for field in NAMED}) for candidate in fleet]
+    with_loads, without = _chosen(name, request, fleet), _chosen(name, request._replace(utilisation=0.0), named)
+
+    assert (with_loads.candidate.id, with_loads.reason) == (without.candidate.id, without.reason)
 
 
 @pytest.mark.parametrize("name", available())

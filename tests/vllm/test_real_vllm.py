@@ -177,7 +177,9 @@ def test_follow_ups_go_to_their_holder_and_vllm_counts_what_was_predicted(
     shares = {}
     for strategy in ("round_robin", "kv_aware"):
         _reset(replicas)
-        with running_gateway([replica.url for replica in replicas], strategy=strategy) as gateway:
+        with running_gateway(
+            [replica.url for replica in replicas], strategy=strategy, read_prompts="always"
+        ) as gateway:
             gateway.wait(lambda: "tiny" in gateway.status()["models"])
             gateway.wait(lambda: all(r["events"]["state"] == "fresh" for r in gateway.replicas().values()))
             answers: list[httpx.Response] = []

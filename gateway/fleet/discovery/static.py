@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from gateway.file_watch import FileWatch
 from gateway.fleet.server_spec import ServerSpec, parse_servers, unique
 
 _log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class StaticDiscovery:
         self._file = file
         self._found = found
         self._interval_s = interval_s
-        self._seen = self._stamp()
+        self._watch = FileWatch(*([file] if file else []))
         self._announce()
 
     async def run(self) -> None:
@@ -73,10 +74,8 @@ class StaticDiscovery:
 
     def poll(self) -> None:
         """Read the file again if it changed."""
-        stamp = self._stamp()
-        if stamp == self._seen:
+        if not self._watch.changed():
             return
-        self._seen = stamp
         try:
             self._announce()
         except ValueError as error:
@@ -85,13 +84,3 @@ class StaticDiscovery:
     def _announce(self) -> None:
         listed = read_replicas_file(self._file) if self._file else ()
         self._found(unique((*self._fixed, *listed)))
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        """What changes when the file does, a ConfigMap's swapped symbolic link included; ``None`` if it is gone."""
-        if self._file is None:
-            return None
-        try:
-            status = self._file.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size, status.st_ino

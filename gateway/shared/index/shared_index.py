@@ -43,6 +43,14 @@ class SharedIndex:
         self._is_up = is_up
         self._unheard = FeedStats(state=FeedState.BLIND)
 
+    def knows(self, keys: Collection[ReplicaKey]) -> bool:
+        """See :class:`~gateway.kv.index.PrefixIndex`."""
+        return all(map(self._is_own, keys))
+
+    def match_now(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
+        """See :class:`~gateway.kv.index.PrefixIndex`."""
+        return self._local.match_now(chains, keys)
+
     async def match(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
         """See :class:`~gateway.kv.index.PrefixIndex`. Raises ``IndexUnavailable`` with what is known all the same."""
         own = [key for key in keys if self._is_own(key)]

@@ -1,46 +1,68 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
+from gateway.edge.client_request import ClientRequest
 from tests.fakes.raw_client import RawClient, get, post
-from tests.fakes.scripted_server import LAST_CHUNK, ScriptedServer, answer, chunk, plays
-from tests.fakes.waiting import eventually
-from tests.gateway.edge.running import running_edge
+from tests.fakes.scripted_server import LAST_CHUNK, chunk
+from tests.fakes.stand_in_handler import StandInHandler, serving
 
-HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\n"
-
-
-@pytest.mark.parametrize("size", [1001, 300_000])
-@pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_over_the_limit_is_refused_and_the_connection_lives(size: int, chunked: bool) -> None:
-    """413 in OpenAI's shape, with or without a length to know it by."""
-    async with running_edge(max_body_bytes=1000) as edge, RawClient(edge.port) as client:
-        body = b"x" * size
-        framed = b"transfer-encoding: chunked\r\n\r\n" + chunk(body) + LAST_CHUNK
-        got = await client.ask(HEAD + framed if chunked else post(body))
-        assert got.status == 413
-        assert json.loads(got.body)["error"]["type"] == "invalid_request_error"
-        assert (edge.exchanges[0].error, edge.exchanges[0].outcome) == ("BodyTooLarge", "refused")
-        assert (await client.ask(get("/health"))).status == 200
+BODY = b'{"prompt":"hello"}'
+CHUNKED = b"POST /x HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n" + chunk(BODY) + LAST_CHUNK
 
 
-async def test_a_body_at_the_limit_passes() -> None:
-    """The limit is the last size that is allowed."""
-    body = b'{"model":"m","prompt":"%b"}' % (b"x" * 975)
-    assert len(body) == 1000
-    async with (
-        ScriptedServer(plays(answer(b"{}"))) as server,
-        running_edge(server.origin, max_body_bytes=1000) as edge,
-        RawClient(edge.port) as client,
-    ):
-        assert (await client.ask(post(body))).status == 200
+async def asked(raw: bytes) -> ClientRequest:
+    """What the handler sees of a request."""
+    handler = StandInHandler()
+    async with serving(handler) as server, RawClient(server.port) as client:
+        await client.ask(raw)
+    return handler.served[0]
 
 
-async def test_a_declared_length_is_refused_before_the_body_comes() -> None:
-    """Nobody has to send a gigabyte to be told no."""
-    async with running_edge(max_body_bytes=1000) as edge, RawClient(edge.port) as client:
-        await client.send(HEAD + b"content-length: 1000000000000\r\nexpect: 100-continue\r\n\r\n")
-        assert (await client.answer()).status == 413
-        await eventually(lambda: edge.exchanges)
+async def test_what_was_asked() -> None:
+    """As the client wrote it."""
+    request = await asked(post(BODY, path="/v1/%41?b=/c%20", headers=b"X-A: 1\r\nx-a: 2\r\nX-Empty:\r\n"))
+    assert (request.method, request.target, request.path) == ("POST", b"/v1/%41?b=/c%20", "/v1/%41")
+    assert request.headers == [
+        (b"host", b"gateway"),
+        (b"X-A", b"1"),
+        (b"x-a", b"2"),
+        (b"X-Empty", b""),
+        (b"content-length", b"18"),
+    ]
+    assert (request.body, request.complete) == (BODY, True)
+
+
+async def test_a_header_by_its_name() -> None:
+    """Its first value; nothing if it is not there."""
+    request = await asked(get("/x", headers=b"X-A: 1\r\nx-a: 2\r\nX-Empty:\r\n"))
+    assert [request.header(name) for name in (b"x-a", b"x-empty", b"x-b")] == [b"1", b"", b""]
+
+
+@pytest.mark.parametrize(
+    ("raw", "declared"),
+    [
+        (post(BODY), 18),
+        (post(b""), 0),
+        (post(BODY).replace(b": 18", b":  0018 "), 18),
+        (CHUNKED, None),
+        (get("/x"), None),
+    ],
+)
+async def test_the_declared_length(raw: bytes, declared: int | None) -> None:
+    """Of chunks, and of no body, none."""
+    assert (await asked(raw)).declared_bytes == declared
+
+
+@pytest.mark.parametrize(
+    ("raw", "expects"),
+    [
+        (post(BODY, headers=b"Expect: 100-Continue\r\n"), True),
+        (post(BODY, headers=b"Expect: 200-ok\r\n"), False),
+        (post(BODY, headers=b"Expect: 100-continue\r\n").replace(b"HTTP/1.1", b"HTTP/1.0"), False),
+        (post(BODY), False),
+    ],
+)
+async def test_who_waits_to_be_told_to_go_on(raw: bytes, expects: bool) -> None:
+    """HTTP/1.1 clients that say so."""
+    assert (await asked(raw)).expects_continue == expects

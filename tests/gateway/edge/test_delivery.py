@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+from contextlib import AsyncExitStack
 
 import pytest
 
+from gateway.edge.client_request import ClientRequest
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
 from tests.fakes.raw_client import RawClient, post
@@ -24,7 +27,7 @@ from tests.fakes.scripted_server import (
     plays_and_resets,
 )
 from tests.fakes.waiting import eventually
-from tests.gateway.edge.running import running_edge
+from tests.gateway.edge.running import admission_with, running_edge
 
 BODY = b'{"model":"m","prompt":"hello"}'
 GOOD = plays(SSE_HEAD, chunk(b"data: good\n\n"), LAST_CHUNK)
@@ -210,10 +213,11 @@ async def test_a_kept_connection_that_was_closed_meanwhile_costs_nothing() -> No
         assert edge.router.outcomes == [Outcome.OK, Outcome.OK]
         assert [exchange.attempts for exchange in edge.exchanges] == [1, 1]
         assert server.connections == 2
+        assert edge.upstream.stale == 1
 
 
-async def test_a_silent_replica_is_a_timeout_and_not_tried_again() -> None:
-    """The client has waited long enough."""
+async def test_a_first_byte_that_does_not_come_is_not_tried_again() -> None:
+    """Another replica would prefill all of it anew."""
 
     async def says_nothing(wire: Wire) -> None:
         await wire.until_gone()
@@ -221,12 +225,31 @@ async def test_a_silent_replica_is_a_timeout_and_not_tried_again() -> None:
     async with (
         ScriptedServer(says_nothing) as one,
         ScriptedServer(GOOD) as two,
-        running_edge(one.origin, two.origin, silence_timeout_s=0.5) as edge,
+        running_edge(one.origin, two.origin, first_byte_timeout_s=0.5) as edge,
         RawClient(edge.port) as client,
     ):
         got = await client.ask(post(BODY))
         assert (got.status, json.loads(got.body)["error"]["code"]) == (504, "replica_timeout")
-        assert edge.router.outcomes == [Outcome.TIMEOUT]
+        assert edge.router.outcomes == [Outcome.FIRST_BYTE_TIMEOUT]
+        assert not two.requests
+
+
+async def test_silence_within_an_answer_ends_it() -> None:
+    """With an error event, and an outcome of its own."""
+
+    async def falls_silent(wire: Wire) -> None:
+        await wire.send(SSE_HEAD, chunk(b"data: 1\n\n"))
+        await wire.until_gone()
+
+    async with (
+        ScriptedServer(falls_silent) as server,
+        running_edge(server.origin, silence_timeout_s=0.5) as edge,
+        RawClient(edge.port) as client,
+    ):
+        got = await client.ask(post(BODY))
+        assert got.complete
+        assert json.loads(got.body.split(b"data: ")[-1])["error"]["code"] == "replica_timeout"
+        assert edge.router.outcomes == [Outcome.CHUNK_TIMEOUT]
 
 
 async def test_a_client_that_leaves_between_attempts_is_let_go() -> None:
@@ -245,3 +268,109 @@ async def test_a_client_that_leaves_between_attempts_is_let_go() -> None:
         client.reset()
         await eventually(lambda: edge.exchanges)
         assert edge.router.outcomes == [Outcome.UNREACHABLE, Outcome.CLIENT_GONE]
+
+
+async def test_who_is_admitted_and_stopped_at_once_leaves_nothing() -> None:
+    """The first one's end admits the second, which begins to connect, and is stopped before it has begun."""
+
+    async def waits(wire: Wire) -> None:
+        await wire.until_gone()
+
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(ScriptedServer(waits))
+        edge = await stack.enter_async_context(running_edge(server.origin, admission=admission_with(max_inflight=1)))
+        clients = [await stack.enter_async_context(RawClient(edge.port)) for _ in range(6)]
+        for client in clients:
+            await client.send(post(BODY))
+        await eventually(lambda: edge.admission.waiting == 5 and server.requests)
+        edge.proxy.stop()
+        gc.collect()  # a coroutine that nobody awaited would be told of, and that is an error here
+
+        assert edge.proxy.under_way == 0
+        assert [(await client.answer()).status for client in clients] == [503] * 6
+        assert len(server.requests) == 1
+
+
+async def test_a_large_body_is_not_kept_while_its_answer_streams() -> None:
+    """Nothing is sent again once a byte has gone out; small bodies are not worth the trouble."""
+    go_on = asyncio.Event()
+
+    async def streams(wire: Wire) -> None:
+        await wire.send(SSE_HEAD, chunk(b"data: 1\n\n"))
+        await go_on.wait()
+        await wire.send(LAST_CHUNK)
+
+    body = b'{"model":"m","stream":true,"prompt":"%b"}' % (b"x" * 100_000)
+    async with ScriptedServer(streams) as server, running_edge(server.origin) as edge, RawClient(edge.port) as client:
+        await client.send(post(body))
+        await client.read_until(b"data: 1\n\n\r\n")
+        held = [each for each in gc.get_objects() if isinstance(each, ClientRequest) and len(each.body) > 50_000]
+        assert not held
+        assert server.requests[0].body == body
+        go_on.set()
+        assert await client.read_until(LAST_CHUNK) == LAST_CHUNK
+
+
+async def test_those_that_wait_go_first_when_the_gateway_stops() -> None:
+    """Else each place that becomes free would send another request on its way, only to be broken off."""
+
+    async def says_nothing(wire: Wire) -> None:
+        await wire.until_gone()
+
+    async with ScriptedServer(says_nothing) as server:
+        admission = admission_with(max_inflight=2)
+        async with running_edge(server.origin, admission=admission) as edge, AsyncExitStack() as clients:
+            for _ in range(6):
+                client = await clients.enter_async_context(RawClient(edge.port))
+                await client.send(post(BODY))
+            await eventually(lambda: (admission.inflight, admission.waiting) == (2, 4))
+            edge.proxy.stop()
+            assert len(edge.router.attempts) == 2
+            assert {exchange.outcome for exchange in edge.exchanges} == {"shutdown"}
+            assert len(edge.exchanges) == 6
+
+
+async def test_what_is_worked_for_before_it_has_a_place_is_counted() -> None:
+    """A burst whose prompts have to be looked up elsewhere does not look up more than can be served."""
+    admission = admission_with(max_inflight=1, max_queue=2)
+    async with (
+        ScriptedServer(GOOD) as server,
+        running_edge(server.origin, admission=admission) as edge,
+        AsyncExitStack() as stack,
+    ):
+        edge.router.may_prepare.clear()
+        clients = [await stack.enter_async_context(RawClient(edge.port)) for _ in range(8)]
+        for client in clients:
+            await client.send(post(BODY))
+        await eventually(lambda: len(edge.exchanges) == 5)
+        assert edge.router.waiting == 3
+        assert {exchange.status for exchange in edge.exchanges} == {429}
+        edge.router.may_prepare.set()
+        await eventually(lambda: len(edge.exchanges) == 8)
+        assert admission.preparing == 0
+
+
+async def test_a_kept_connection_that_breaks_later_was_not_closed_before() -> None:
+    """Its server has had the request, and may have begun to work: that is a break like any other."""
+
+    async def answers_and_breaks_later(wire: Wire) -> None:
+        await wire.send(answer(b"{}"))
+        await wire.reader.readexactly(1)
+        await broken.wait()
+        wire.reset()
+
+    broken = asyncio.Event()
+    async with (
+        ScriptedServer(answers_and_breaks_later) as server,
+        ScriptedServer(GOOD) as other,
+        running_edge(server.origin, other.origin) as edge,
+        RawClient(edge.port) as client,
+    ):
+        assert (await client.ask(post(BODY))).status == 200
+        await client.send(post(BODY))
+        await eventually(lambda: edge.upstream.busy)
+        for _ in range(3):  # half-seconds by the pool's clock
+            edge.upstream._sweep()
+        broken.set()
+        assert (await client.answer()).body == b"data: good\n\n"
+        assert edge.router.outcomes == [Outcome.OK, Outcome.BROKEN, Outcome.OK]

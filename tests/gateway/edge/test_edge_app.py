@@ -7,10 +7,12 @@ import json
 import openai
 import pytest
 
+from gateway.edge.edge_app import MAX_UNUSED_BODY_BYTES
 from gateway.errors import NoReplica
 from tests.fakes.raw_client import RawClient, get, post
 from tests.fakes.scripted_server import LAST_CHUNK, SSE_HEAD, ScriptedServer, Wire, answer, chunk, plays
-from tests.gateway.edge.running import MODELS, running_edge
+from tests.fakes.waiting import eventually
+from tests.gateway.edge.running import MODELS, admission_with, running_edge
 
 BODY = b'{"model":"m","prompt":"hello"}'
 KEY = b"Authorization: Bearer k\r\n"
@@ -33,7 +35,7 @@ async def test_readiness_and_liveness_are_two_things() -> None:
         statuses = {
             path: (await client.ask(get(path))).status for path in ("/health", "/readyz", "/ready", "/livez", "/ping")
         }
-        assert statuses == {"/health": 503, "/readyz": 503, "/ready": 503, "/livez": 200, "/ping": 200}
+        assert statuses == {"/health": 503, "/readyz": 503, "/ready": 503, "/livez": 200, "/ping": 503}
 
 
 async def test_models_are_listed_and_looked_up() -> None:
@@ -62,9 +64,9 @@ async def test_models_without_a_replica_are_unavailable() -> None:
     ("request_", "status", "kind"),
     [
         (get("/nope"), 404, "RouteNotFound"),
-        (post(b"{}", path="/sleep?level=2"), 404, "RouteNotFound"),
+        (post(b"{}", path="/sleep?level=2"), 403, "RouteNotAllowed"),
         (post(b"{}", path="/v1/%63ompletions"), 404, "RouteNotFound"),
-        (post(b"{}", path="/v1/models/../completions"), 405, "MethodNotAllowed"),
+        (post(b"{}", path="/v1/models/../completions"), 404, "RouteNotFound"),
         (get("/v1/completions"), 405, "MethodNotAllowed"),
         (get("/v1/completions", method="OPTIONS"), 405, "MethodNotAllowed"),
     ],
@@ -104,15 +106,23 @@ async def test_with_the_key_everything_listed_is_open() -> None:
 
 
 async def test_requests_that_are_refused_do_not_break_the_connection() -> None:
-    """Their bodies are read past."""
+    """If all of them had come."""
     async with (
         ScriptedServer(plays(answer(b"{}"))) as server,
         running_edge(server.origin) as edge,
         RawClient(edge.port) as client,
     ):
         for _ in range(3):
-            assert (await client.ask(post(b"x" * 300_000, path="/nope"))).status == 404
+            assert (await client.ask(post(b"x" * 300, path="/nope"))).status == 404
             assert (await client.ask(post(BODY))).status == 200
+
+
+async def test_the_body_of_a_request_that_is_refused_is_not_waited_for() -> None:
+    """Its answer comes before the body has, and is the last on its connection."""
+    async with running_edge() as edge, RawClient(edge.port) as client:
+        got = await client.ask(post(b"x" * 300_000, path="/nope")[:-1])
+        assert (got.status, got.complete, got.value("connection")) == (404, True, b"close")
+        assert await client.read_to_end() == b""
 
 
 async def _chat(wire: Wire) -> None:
@@ -185,3 +195,50 @@ async def test_the_openai_package_sees_a_stream_that_dies() -> None:
         assert (await anext(stream)).choices[0].text == "hi"
         with pytest.raises(openai.APIError, match="broke off"):
             await anext(stream)
+
+
+PREFLIGHT = (
+    b"OPTIONS /v1/completions HTTP/1.1\r\nhost: g\r\norigin: https://a\r\naccess-control-request-method: POST\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "line", [b"POST /ping HTTP/1.1\r\nhost: g\r\n", b"GET /livez HTTP/1.1\r\nhost: g\r\n", PREFLIGHT]
+)
+async def test_who_has_no_key_cannot_fill_the_memory(line: bytes) -> None:
+    """What needs none has no use for a large body either; a small one does no harm."""
+    large = MAX_UNUSED_BODY_BYTES + 1
+    async with running_edge(api_keys=["some-key"], cors_origins=["https://a"]) as edge:
+        async with RawClient(edge.port) as client:
+            small = await client.ask(line + b"content-length: %d\r\n\r\n" % (large - 1) + b"x" * (large - 1))
+            assert small.status in (200, 204)
+            assert (await client.ask(line + b"content-length: %d\r\n\r\n" % large)).status == 413
+        async with RawClient(edge.port) as client:
+            await client.send(line, b"transfer-encoding: chunked\r\n\r\n", chunk(b"x" * large))
+            assert (await client.answer()).status == 413
+        assert [each.error for each in edge.exchanges] == ["BodyTooLarge"] * 2
+
+
+async def test_pipelined_requests_take_turns_at_one_place() -> None:
+    """The next one finds the place free that the last one had, and its connection to the replica."""
+    async with (
+        ScriptedServer(plays(answer(b"{}"))) as server,
+        running_edge(server.origin, admission=admission_with(max_inflight=1, max_queue=0)) as edge,
+        RawClient(edge.port) as client,
+    ):
+        await client.send(post(BODY) * 3)
+        await eventually(lambda: len(edge.exchanges) == 3)
+        assert [each.status for each in edge.exchanges] == [200] * 3
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("line", [b"GET /livez HTTP/1.1\r\nhost: g\r\n", b"GET /none HTTP/1.1\r\nhost: g\r\n"])
+async def test_caches_are_told_that_the_origin_matters(line: bytes) -> None:
+    """Also in an answer to who named none: it must not be given to a page."""
+    async with running_edge(cors_origins=["https://a"]) as edge, RawClient(edge.port) as client:
+        for origin, allowed in ((b"", []), (b"origin: https://a\r\n", [b"https://a"]), (b"origin: https://b\r\n", [])):
+            got = await client.ask(line + origin + b"\r\n")
+            assert got.values("vary") == [b"Origin"]
+            assert got.values("access-control-allow-origin") == allowed
+    async with running_edge() as edge, RawClient(edge.port) as client:
+        assert not (await client.ask(line + b"origin: https://a\r\n\r\n")).values("vary")

@@ -78,8 +78,27 @@ async def test_a_stream_that_dies_ends_with_one_error_event(end: object, events:
         assert set(error) == {"message", "type", "param", "code"}
         assert nothing == b""
         await eventually(lambda: edge.exchanges)
-        assert edge.router.outcomes == [Outcome.BROKEN]
-        assert (edge.exchanges[0].outcome, edge.exchanges[0].attempts) == ("broken", 1)
+        assert edge.router.outcomes == [Outcome.CUT_OFF]
+        assert (edge.exchanges[0].outcome, edge.exchanges[0].attempts) == ("cut_off", 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/v1/responses", "error"), ("/v1/messages", "error"), ("/v1/chat/completions", None)]
+)
+async def test_the_error_event_speaks_the_language_of_its_api(path: str, kind: str | None) -> None:
+    """Named where events have names; always with an error object."""
+    body = b'{"model":"m","input":"x","messages":[],"stream":true}'
+    async with (
+        ScriptedServer(plays_and_closes(SSE_HEAD + chunk(EVENT))) as server,
+        running_edge(server.origin) as edge,
+        RawClient(edge.port) as client,
+    ):
+        got = await client.ask(post(body, path=path))
+        *names, data = got.body.removeprefix(EVENT).removesuffix(b"\n\n").split(b"\n")
+        event = json.loads(data.removeprefix(b"data: "))
+        assert names == ([b"event: error"] if kind else [])
+        assert event["error"]["code"] == "replica_broke_off"
+        assert event.get("type") == "error"
 
 
 async def test_an_event_cut_in_half_does_not_swallow_the_error() -> None:
@@ -113,7 +132,7 @@ async def test_any_other_answer_that_dies_is_cut_off(half: bytes) -> None:
     ):
         got = await client.ask(post(BODY))
         assert (got.status, got.complete) == (200, False)
-        assert edge.router.outcomes == [Outcome.BROKEN]
+        assert edge.router.outcomes == [Outcome.CUT_OFF]
 
 
 async def test_the_usage_of_a_stream_is_overheard() -> None:
@@ -129,7 +148,7 @@ async def test_the_usage_of_a_stream_is_overheard() -> None:
         assert edge.exchanges[0].usage == Usage(5, 2, None)
 
 
-async def test_an_engine_that_died_behind_its_server_is_a_server_error() -> None:
+async def test_an_engine_that_died_behind_its_server_is_a_failure() -> None:
     """vLLM says so inside a 200; the client sees what it said, the attempt is told what it was."""
     events = (
         EVENT + b'data: {"error": {"message": "EngineCore encountered an issue.", "code": 500}}\n\ndata: [DONE]\n\n'
@@ -154,3 +173,29 @@ async def test_an_answer_without_a_body_is_passed_when_it_is_complete(head: byte
         got = await client.ask(post(BODY))
         assert (got.status, got.body, got.complete) == (200, b"", True)
         assert (edge.router.outcomes, edge.router.attempts[0].first_bytes) == ([Outcome.OK], 0)
+
+
+async def test_an_answer_that_says_no_content_states_no_length() -> None:
+    """RFC 9110 section 8.6; and the connection goes on."""
+    odd = b"HTTP/1.1 204 No Content\r\ncontent-length: 0\r\nx-a: 1\r\n\r\n"
+    async with (
+        ScriptedServer(plays(odd), plays(answer(b"{}"))) as server,
+        running_edge(server.origin) as edge,
+        RawClient(edge.port) as client,
+    ):
+        got = await client.ask(post(BODY))
+        assert (got.status, got.values("content-length"), got.value("x-a")) == (204, [], b"1")
+        assert (await client.ask(post(BODY))).status == 200
+
+
+async def test_odd_usage_spoils_no_answer() -> None:
+    """Whatever a replica says of its tokens, its answer is whole, also where it ends with the connection."""
+    body = b'{"usage":{"prompt_tokens":"1",,"completion_tokens":1e400}}'
+    async with (
+        ScriptedServer(plays_and_closes(b"HTTP/1.1 200 OK\r\n\r\n" + body)) as server,
+        running_edge(server.origin) as edge,
+        RawClient(edge.port) as client,
+    ):
+        got = await client.ask(post(BODY))
+        assert (got.body, got.complete) == (body, True)
+        assert edge.router.outcomes == [Outcome.OK]

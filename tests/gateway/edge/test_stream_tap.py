@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.edge.stream_tap import TAIL_BYTES, WHOLE_BYTES, StreamTap
+from gateway.edge.stream_tap import WHOLE_BYTES, StreamTap
+from gateway.fleet.outcome import Outcome
 from gateway.usage import Usage
 
 DETAILS = b'{"prompt_tokens":12,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}'
@@ -15,8 +16,9 @@ USAGE = Usage(12, 3, 8)
 
 def tapped(*pieces: bytes, stream: bool = True) -> StreamTap:
     tap = StreamTap(stream=stream)
+    ear = tap.ear
     for piece in pieces:
-        tap.feed(piece)
+        ear(piece)
     return tap
 
 
@@ -31,7 +33,8 @@ def test_usage_is_read_from_the_last_events(data: bytes, end: bytes) -> None:
 def test_usage_is_read_across_pieces() -> None:
     """Where the stream was cut does not matter."""
     stream = b'data: {"usage": %b}\n\ndata: [DONE]\n\n' % DETAILS
-    assert tapped(*(stream[at : at + 1] for at in range(len(stream)))).usage() == USAGE
+    assert tapped(*(stream[at : at + 10] for at in range(0, len(stream), 10))).usage() == USAGE
+    assert tapped(*(stream[at : at + 1] for at in range(len(stream))), stream=False).usage() == USAGE
 
 
 def test_the_last_usage_wins() -> None:
@@ -42,9 +45,10 @@ def test_the_last_usage_wins() -> None:
 
 def test_only_the_tail_of_a_stream_is_kept() -> None:
     """A long stream costs no memory, and its usage is found all the same."""
-    tap = tapped(*[b"x" * 1000] * 200, b'data: {"usage":%b}\n\n' % DETAILS)
-    assert tap._size_bytes <= 4 * TAIL_BYTES + 2000
-    assert tap.usage() == USAGE
+    for size, most in ((1000, 20_000), (250_000, 200_000)):
+        tap = tapped(*[b"x" * size] * 200, b"x" * size + b'data: {"usage":%b}\n\n' % DETAILS)
+        assert sum(len(piece) for piece in tap._pieces) < most
+        assert tap.usage() == USAGE
 
 
 def test_a_plain_answer_may_say_much_after_its_usage() -> None:
@@ -76,6 +80,10 @@ def test_the_models_own_words_are_not_usage() -> None:
         b'{"prompt_tokens":1.5}',
         b'{"prompt_tokens":12',
         b'{"prompt_tokens":' + b"[" * 3000,
+        b'{"prompt_tokens":1e400}',
+        b'{"prompt_tokens":"1",}',
+        b'{"prompt_tokens":"1" "x":2}',
+        b'{"prompt_tokens":"\xff"}',
         b"",
     ],
 )
@@ -96,17 +104,60 @@ def test_no_bytes_make_it_fail(pieces: list[bytes], stream: bool) -> None:
     """Whatever passes, it answers."""
     tap = tapped(*pieces, b'"usage":', *pieces, stream=stream)
     tap.usage()
-    tap.failed()
+    tap.fault  # noqa: B018
     tap.mid_event()
 
 
-def test_an_engines_error_event_is_a_failure() -> None:
-    """vLLM ends a stream so, inside a 200, when its engine dies; words that look like it do not count."""
-    error = b'data: {"error": {"message": "EngineCore encountered an issue."}}\n\ndata: [DONE]\n\n'
-    words = json.dumps({"text": '\ndata: {"error"'}).encode()
-    assert tapped(b"data: {}\n\n", error).failed()
-    assert not tapped(b"data: %b\n\ndata: [DONE]\n\n" % words).failed()
-    assert not tapped(error, stream=False).failed()
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'data: {"error": {"message": "EngineCore encountered an issue."}}\n\n',
+        b'data:{"error":{}}\r\n\r\n',
+        b'event: error\ndata: {"type": "error", "error": {"type": "api_error"}}\n\n',
+    ],
+)
+def test_an_engines_error_event_is_a_failure(event: bytes) -> None:
+    """vLLM ends a stream so, inside a 200, when its engine dies."""
+    assert tapped(b"data: {}\n\n", event, b"data: [DONE]\n\n").fault is Outcome.SERVER_ERROR
+    assert tapped(event, stream=False).fault is None
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [(400, Outcome.CLIENT_ERROR), (500, Outcome.SERVER_ERROR), (503, Outcome.UNAVAILABLE)]
+)
+def test_an_error_event_has_a_status_of_its_own(code: int, outcome: Outcome) -> None:
+    """What a client got wrong may turn up when the answer has begun: that says nothing of the server."""
+    event = b'data: {"error": {"message": "no", "type": "BadRequestError", "param": null, "code": %d}}\n\n' % code
+    assert tapped(b"data: {}\n\n", event, b"data: [DONE]\n\n").fault is outcome
+
+
+def test_words_that_look_like_an_error_event_are_words() -> None:
+    """Inside a JSON string quotes are escaped and lines do not end."""
+    words = json.dumps({"text": '\ndata: {"error"', "finish": '"finish_reason":"error"'}).encode()
+    assert tapped(b"data: %b\n\ndata: [DONE]\n\n" % words).fault is None
+    assert tapped(words, stream=False).fault is None
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_the_engine_broke_off_is_a_failure(stream: bool) -> None:
+    """vLLM says so in the reason for which a choice ended, with a 200."""
+    choice = b'{"choices":[{"index":0,"finish_reason":"error"}]}'
+    assert tapped(b"data: %b\n\n" % choice, stream=stream).fault is Outcome.ENGINE_ERROR
+    assert tapped(choice.replace(b"error", b"stop"), stream=stream).fault is None
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        b'{"input_tokens":12,"output_tokens":3,"input_tokens_details":{"cached_tokens":8}}',
+        b'{"input_tokens":12,"input_tokens_details":{"cached_tokens":8},"output_tokens":3,"total_tokens":15}',
+    ],
+)
+@pytest.mark.parametrize("kind", [b"completed", b"incomplete", b"failed"])
+def test_responses_tell_their_usage_in_other_words(usage: bytes, kind: bytes) -> None:
+    """However a response ends, its last event has it."""
+    event = b'event: response.%b\ndata: {"type":"response.%b","response":{"usage":%b}}\n\n' % (kind, kind, usage)
+    assert tapped(event).usage() == USAGE
 
 
 @pytest.mark.parametrize(
@@ -116,3 +167,11 @@ def test_an_engines_error_event_is_a_failure() -> None:
 def test_the_middle_of_an_event_is_known(tail: bytes, mid: bool) -> None:
     """An event ends with an empty line."""
     assert tapped(tail).mid_event() is mid
+
+
+@given(st.binary(max_size=80), st.sampled_from([b"", b"1", b'"x"', b"1e999", b"{", b"}", b",", b":"]))
+def test_no_usage_object_makes_it_fail(junk: bytes, value: bytes) -> None:
+    """Whatever stands where counts should."""
+    body = b'{"usage": {"prompt_tokens": %b, "completion_tokens": %b, "x": {%b}}}' % (value, junk, junk)
+    tapped(body, stream=False).usage()
+    tapped(body).usage()

@@ -15,6 +15,7 @@ from gateway.edge.upstream_connection import MAX_HEAD_BYTES, ResponseHead, Upstr
 from gateway.edge.upstream_pool import UpstreamPool
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
+from tests.fakes.closed_outbox import ClosedOutbox
 from tests.fakes.scripted_server import (
     LAST_CHUNK,
     SSE_HEAD,
@@ -85,7 +86,7 @@ async def test_a_head_comes_as_it_was_sent(pool: UpstreamPool) -> None:
                 418,
                 b"I'm a teapot",
                 [(b"X-B", b"1"), (b"x-a", b"\xff"), (b"X-B", b"2"), (b"content-length", b"2")],
-                has_length=True,
+                {b"x-b": b"1", b"x-a": b"\xff", b"content-length": b"2"},
             )
         ]
         assert (got.data, got.complete) == (b"hi", True)
@@ -179,7 +180,7 @@ async def test_an_answer_cut_off_is_broken(pool: UpstreamPool, half: bytes, end:
     async with ScriptedServer(end(half) if half else end()) as server:
         got = await ask(pool, server.origin)
         assert got.error is not None
-        assert (got.error.outcome, got.error.resendable) == (Outcome.BROKEN, False)
+        assert got.error.outcome is Outcome.BROKEN
     assert repr(pool) == "<UpstreamPool 0 busy, 0 idle>"
 
 
@@ -205,6 +206,10 @@ async def test_a_reset_breaks_even_an_answer_without_framing(pool: UpstreamPool)
     [
         b"SSH-2.0-OpenSSH_9.2\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 99 Low\r\ncontent-length: 2\r\n\r\nhi",
+        b"HTTP/1.1 000 None\r\ncontent-length: 2\r\n\r\nhi",
+        b"HTTP/1.1 600 High\r\ncontent-length: 2\r\n\r\nhi",
+        b"HTTP/1.1 999 High\r\ncontent-length: 2\r\n\r\nhi",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nhi",
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nhi",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
@@ -243,7 +248,7 @@ async def test_a_kept_connection_that_dies_unanswered_may_be_resent(pool: Upstre
         await ask(pool, server.origin)
         got = await ask(pool, server.origin)
         assert got.error is not None
-        assert got.error.resendable
+        assert got.error.outcome is Outcome.STALE
 
 
 async def test_an_answer_before_the_body_is_read_ends_the_connection(pool: UpstreamPool) -> None:
@@ -329,6 +334,8 @@ def feed(pieces: Sequence[bytes]) -> Recorder:
 
 
 class _NoOwner:
+    outbox = ClosedOutbox()
+
     def released(self, connection: UpstreamConnection) -> None: ...
 
     def lost(self, connection: UpstreamConnection) -> None: ...

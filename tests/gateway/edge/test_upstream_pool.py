@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 from pathlib import Path
 
 import pytest
 
-from gateway.edge.upstream_connection import UpstreamError
+from gateway.edge.upstream_connection import UpstreamConnection, UpstreamError
 from gateway.edge.upstream_pool import UpstreamPool
 from gateway.fleet.origin import Origin
 from gateway.fleet.outcome import Outcome
@@ -50,12 +51,18 @@ async def test_idle_connections_are_dropped_before_the_server_drops_them() -> No
 
 
 async def test_a_connection_the_server_closed_is_not_handed_out() -> None:
-    """It is noticed when it happens."""
+    """It is noticed when it happens, and forgotten, though no other connection is left that would be looked after."""
     pool = UpstreamPool()
     async with ScriptedServer(plays(answer(b"hi"))) as server:
-        await ask(pool, server.origin)
+        connection = await pool.connect(server.origin)
+        connection.send(REQUEST, b"{}", Recorder())
+        await eventually(lambda: pool.busy == 0)
+        del connection
         server.wires[0].close()
         await eventually(lambda: pool.idle == 0)
+        gc.collect()
+        kept = [c for c in gc.get_objects() if type(c) is UpstreamConnection and c.origin == server.origin]
+        assert not kept
         assert pool.take_idle(server.origin) is None
 
 
@@ -108,18 +115,86 @@ async def test_a_certificate_that_cannot_be_verified_is_refused() -> None:
         assert not server.requests
 
 
-async def test_a_silent_server_is_given_up() -> None:
-    """It owes an answer and sends nothing."""
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        (b"", Outcome.FIRST_BYTE_TIMEOUT),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", Outcome.FIRST_BYTE_TIMEOUT),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nx", Outcome.CHUNK_TIMEOUT),
+    ],
+)
+async def test_a_silent_server_is_given_up(said: bytes, outcome: Outcome) -> None:
+    """Before its first byte, and within an answer, where both have a limit."""
+    pool = UpstreamPool(first_byte_timeout_s=0.5, silence_timeout_s=0.5)
+
+    async def script(wire: Wire) -> None:
+        await wire.send(said)
+        await wire.until_gone()
+
+    async with ScriptedServer(script) as server:
+        got = await ask(pool, server.origin)
+        assert got.error is not None
+        assert got.error.outcome is outcome
+        await eventually(server.wires[0].gone.is_set)
+
+
+async def test_a_head_that_comes_and_comes_is_no_first_byte() -> None:
+    """Neither lines of it nor interim answers start the wait anew."""
+    pool = UpstreamPool(first_byte_timeout_s=0.5)
+
+    async def script(wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\n")
+        for number in range(4):
+            await swept_again(pool_sweeps())
+            await wire.send(b"x-%d: 1\r\n" % number)
+        await wire.until_gone()
+
+    async def swept_again(before: int) -> None:
+        await eventually(lambda: pool_sweeps() > before)
+
+    def pool_sweeps() -> int:
+        return max((connection.silent_sweeps for connection in pool._connections), default=99)
+
+    async with ScriptedServer(script) as server:
+        got = await ask(pool, server.origin)
+        assert got.error is not None
+        assert got.error.outcome is Outcome.FIRST_BYTE_TIMEOUT
+
+
+async def test_a_first_byte_may_take_as_long_as_the_client_waits() -> None:
+    """By default: a long prompt on a busy replica is no fault."""
     pool = UpstreamPool(silence_timeout_s=0.5)
 
     async def script(wire: Wire) -> None:
         await wire.until_gone()
 
     async with ScriptedServer(script) as server:
-        got = await ask(pool, server.origin)
-        assert got.error is not None
-        assert (got.error.outcome, got.error.resendable) == (Outcome.TIMEOUT, False)
-        await eventually(server.wires[0].gone.is_set)
+        recorder = Recorder()
+        (await pool.connect(server.origin)).send(REQUEST, b"{}", recorder)
+        for _ in range(50):
+            pool._sweep()
+        assert not recorder.over
+        pool.close()
+
+
+async def test_who_sends_bytes_is_heard() -> None:
+    """Each origin once a round, and only while bytes come."""
+    heard: list[Origin] = []
+    pool = UpstreamPool(heard=heard.append)
+
+    async def script(wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nx")
+        await wire.until_gone()
+
+    async with ScriptedServer(script) as talks, ScriptedServer(script) as also:
+        recorders = [Recorder() for _ in range(3)]
+        for recorder, server in zip(recorders, (talks, talks, also)):
+            (await pool.connect(server.origin)).send(REQUEST, b"{}", recorder)
+        await eventually(lambda: all(recorder.data for recorder in recorders))
+        await eventually(lambda: sorted(heard) == sorted([talks.origin, also.origin]))
+        pool._sweep()
+        assert len(heard) == 2
+        pool.close()
 
 
 async def test_a_paused_connection_is_not_silent() -> None:

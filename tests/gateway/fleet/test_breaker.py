@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.fleet.breaker import Breaker
 
@@ -38,7 +40,18 @@ def test_lets_one_probe_through_after_a_while() -> None:
     assert not breaker.allows(11)
 
 
-@pytest.mark.parametrize("ending", [Breaker.undecided, Breaker.succeeded, lambda breaker: None])
+def test_to_be_considered_takes_no_slot() -> None:
+    """Asked for every request and not chosen: free still."""
+    breaker = _open_at(0)
+
+    assert all(breaker.allows(10.0 + number) for number in range(50))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [lambda breaker: breaker.undecided(10), Breaker.succeeded, lambda breaker: None],
+    ids=["the client left, 4xx, 429", "success", "it never ends"],
+)
 def test_the_probe_slot_frees_itself(ending: Callable[[Breaker], None]) -> None:
     """Cancelled, successful or never ended: a recovered server is tried again."""
     breaker = _open_at(0)
@@ -46,6 +59,25 @@ def test_the_probe_slot_frees_itself(ending: Callable[[Breaker], None]) -> None:
     ending(breaker)
 
     assert breaker.allows(20)
+
+
+def test_an_end_that_says_nothing_frees_the_slot_at_once_and_closes_nothing() -> None:
+    """The next request is the probe."""
+    breaker = _open_at(0)
+    breaker.sent(10)
+    breaker.undecided(10)
+
+    assert breaker.allows(10.1)
+    assert breaker.state(10.1) == "half_open"
+
+
+def test_the_end_of_an_older_request_leaves_the_probe_its_slot() -> None:
+    """Sent before the breaker opened, left while it is probed: there is one probe still."""
+    breaker = _open_at(0)
+    breaker.sent(10)
+    breaker.undecided(-5)
+
+    assert not breaker.allows(11)
 
 
 def test_a_failed_probe_opens_it_again() -> None:
@@ -68,3 +100,38 @@ def test_what_breaks_together_is_one_failure() -> None:
 
     assert together.state(5.0) == "closed"
     assert apart.state(3.0) == "open"
+
+
+def test_can_be_opened_at_once() -> None:
+    """Whatever went before; and what was under way then does not keep it open for longer."""
+    breaker = Breaker(threshold=5, open_s=10)
+    breaker.succeeded()
+    breaker.trip(100.0)
+    breaker.failed(109.0, sent_s=99.0)
+
+    assert breaker.state(109.9) == "open"
+    assert breaker.state(110.0) == "half_open"
+
+
+_STEPS = st.sampled_from(["sent", "failed", "trip", "undecided", "pause"])
+
+
+@given(st.lists(st.tuples(_STEPS, st.floats(0, 15)), max_size=80))
+def test_however_it_went_it_can_be_tried_within_the_open_time(steps: list[tuple[str, float]]) -> None:
+    """No sequence of ends, or of ends that never come, loses the slot; one success then closes it."""
+    breaker, now = Breaker(threshold=2, open_s=10), 0.0
+    for step, pause_s in steps:
+        now += pause_s
+        if step == "sent":
+            breaker.sent(now)
+        elif step == "undecided":
+            breaker.undecided(now - pause_s)
+        elif step == "failed":
+            breaker.failed(now, now - pause_s)
+        elif step == "trip":
+            breaker.trip(now)
+
+    assert breaker.allows(now + 10.001)
+    breaker.sent(now + 10.001)
+    breaker.succeeded()
+    assert breaker.state(now) == "closed"

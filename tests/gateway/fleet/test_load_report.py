@@ -19,6 +19,7 @@ vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25
 vllm:prefix_cache_queries_total{engine="0",model_name="tiny"} 97.0
 vllm:prefix_cache_hits_total{engine="0",model_name="tiny"} 64.0
 vllm:prompt_tokens_total{engine="0",model_name="tiny"} 97.0
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 40.0
 vllm:cache_config_info{_block_size_resolved="True",block_size="32",num_gpu_blocks="256",engine="0"} 1.0
 """
 OLDER = """\
@@ -28,9 +29,10 @@ vllm:gpu_cache_usage_perc{model_name="tiny"} 0.25
 vllm:gpu_prefix_cache_queries_total{model_name="tiny"} 97.0
 vllm:gpu_prefix_cache_hits_total{model_name="tiny"} 64.0
 vllm:prompt_tokens_total{model_name="tiny"} 97.0
+vllm:generation_tokens_total{model_name="tiny"} 40.0
 vllm:cache_config_info{block_size="32",num_gpu_blocks="256"} 1.0
 """
-REPORT = LoadReport(3.0, 7.0, 0.25, 97.0, 64.0, 32, 256)
+REPORT = LoadReport(3.0, 7.0, 0.25, 97.0, 64.0, 40.0, 32, 256)
 
 
 @pytest.mark.parametrize(("text", "start_s"), [(CURRENT, 1.79596717937e09), (OLDER, None)])

@@ -36,6 +36,8 @@ def test_reads_and_normalises(url: str, origin: Origin, normal: str) -> None:
         ("http://user:pw123@a:1", "no user, query or fragment"),
         ("http://ho\u200bst:8000", "no host name and no IP address"),
         ("http://a b:8000", "no host name and no IP address"),
+        ("http://a:8000/b c", "the path must be written as a URL has it"),
+        ("http://a:8000/b\N{SNOWMAN}", "the path must be written as a URL has it"),
     ],
 )
 def test_a_bad_url_says_why(url: str, fault: str) -> None:

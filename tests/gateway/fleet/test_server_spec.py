@@ -25,7 +25,7 @@ def test_both_ports_grow_with_the_rank() -> None:
 
 def test_without_an_id_the_address_is_the_id() -> None:
     """host:port names a server that was given no name."""
-    assert [spec.id for spec in parse_servers("http://a:1, b:2/base,,")] == ["a:1", "b:2/base"]
+    assert [spec.id for spec in parse_servers("http://a:1, b:2/base,foo,,")] == ["a:1", "b:2/base", "foo:80"]
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,8 @@ def test_without_an_id_the_address_is_the_id() -> None:
         ("http://a:1?events=5557", "not a ZeroMQ endpoint"),
         ("http://a:1,http://a:1", "two replicas are named 'a:1'"),
         ("x=", "needs a host"),
+        ("gpu 1=http://b:1", "'gpu 1': an id is made of letters"),
+        ("gp\N{LATIN SMALL LETTER U WITH DIAERESIS}=http://b:1", "an id is made of letters"),
         ("b=http://b:1,b#1=http://c:1", "'b#1': an id must not end in '#' and a number"),
     ],
 )

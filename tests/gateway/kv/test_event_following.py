@@ -94,8 +94,8 @@ async def test_a_restart_of_a_replica_that_others_follow_is_taken_from_its_probe
         a, b = (replica.key for replica in pool.replicas)
         routed.end(routed.add(a, {16: [1, 2]}, now=0.0), now=0.0, keep=True)
         for server in pool.servers:
-            pool.process_started(server, 100.0)
-            pool.process_started(server, 200.0)
+            pool.process_started(server, 100.0, 0.0)
+            pool.process_started(server, 200.0, 0.0)
 
         assert [replica.key for replica in pool.replicas] == [a._replace(incarnation=1), b]
         assert list(events.followable) == [a._replace(incarnation=1), b]
@@ -110,8 +110,8 @@ async def test_a_replica_without_events_is_trusted_and_its_restart_forgets_what_
         old = replica.key
         routed.end(routed.add(old, {16: [1, 2]}, now=0.0), now=0.0, keep=True)
         assert routed.match({16: [1, 2]}, [old], now=1.0) == {old: 32}
-        pool.process_started(replica.server, 100.0)
-        pool.process_started(replica.server, 200.0)
+        pool.process_started(replica.server, 100.0, 0.0)
+        pool.process_started(replica.server, 200.0, 0.0)
 
         assert events.stats(old) is None
         assert replica.key == old._replace(incarnation=1)

@@ -22,6 +22,11 @@ def test_it_is_a_prefix_index() -> None:
     assert "0 block-owners" in repr(index)
 
 
+def test_nobody_else_has_to_be_asked() -> None:
+    """Of any replica."""
+    assert MemoryIndex().knows([A, B])
+
+
 def test_it_tells_how_much_each_replica_owns() -> None:
     """By tier, and over all; of a replica it does not know nothing."""
     index = MemoryIndex()

@@ -30,16 +30,15 @@ def test_requests_are_counted() -> None:
     routed = Routed()
     first = routed.add(A, {16: [1, 2, 3]}, now=0)
     second = routed.add(A, {16: [1, 2, 9]}, now=0)
-    assert (routed.sharing(A, 2), routed.sharing(A, 3), routed.sharing(B, 2)) == (2, 1, 0)
-    assert (routed.unique_blocks(A), routed.unique_blocks(B)) == (4, 0)
+    assert (routed.in_flight(A), routed.in_flight(B)) == ({1: 2, 2: 2, 3: 1, 9: 1}, {})
 
     routed.end(first, now=0, keep=False)
     routed.end(first, now=0, keep=False)
 
-    assert (routed.sharing(A, 2), routed.unique_blocks(A)) == (1, 3)
+    assert routed.in_flight(A) == {1: 1, 2: 1, 9: 1}
     assert routed.match({16: CHAIN}, [A], now=2) == {A: 32}
     routed.end(second, now=2, keep=False)
-    assert routed.unique_blocks(A) == 0
+    assert routed.in_flight(A) == {}
 
 
 def test_without_events_prompts_are_kept_up_to_the_capacity() -> None:
@@ -86,7 +85,17 @@ def test_a_dropped_replicas_entries_may_still_end() -> None:
     routed.end(entry, now=0, keep=True)
 
     assert routed.match({16: CHAIN}, [A], now=0) == {}
-    assert routed.unique_blocks(A) == 1
+    assert len(routed.in_flight(A)) == 1
+
+
+def test_what_goes_goes_in_steps() -> None:
+    """A very long prompt is forgotten over several calls, its deepest blocks first, and in the end altogether."""
+    routed, chain = Routed(grace_s=1.0), list(range(25_000))
+    routed.end(routed.add(A, {16: chain}, now=0), now=0, keep=False)
+
+    lengths = [routed.match({16: chain}, [A], now=2).get(A, 0) // 16 for _ in range(4)]
+
+    assert lengths == [15_000, 5_000, 0, 0]
 
 
 _CHAIN = st.lists(st.integers(1, 2), max_size=5).map(
@@ -117,8 +126,8 @@ def test_it_answers_as_the_model_does(steps: list[tuple[str, ReplicaKey, list[in
         for replica in (A, B):
             mine = [blocks for _, at, blocks in in_flight if at == replica]
             expected = {block for blocks in mine for block in blocks}
-            assert routed.unique_blocks(replica) == len(expected)
-            assert routed.sharing(replica, 1) == sum(1 in blocks for blocks in mine)
+            assert len(routed.in_flight(replica)) == len(expected)
+            assert routed.in_flight(replica).get(1, 0) == sum(1 in blocks for blocks in mine)
             expected |= {block for until, at, blocks in lingering if at == replica and until > now for block in blocks}
             prefix = next((n for n, block in enumerate(chain) if block not in expected), len(chain))
             assert routed.match({16: chain}, [replica], now=now).get(replica, 0) == prefix * 16

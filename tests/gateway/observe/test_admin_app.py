@@ -42,6 +42,33 @@ async def test_the_token(sent: str | None, status: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("127.0.0.1:9465", None, 200),
+        ("[::1]:9465", None, 200),
+        ("localhost", None, 200),
+        ("LocalHost:80", "http://LocalHost:80", 200),
+        ("evil.example:9465", None, 403),
+        ("127.0.0.1.evil.example", None, 403),
+        ("localhost.evil.example", "http://localhost.evil.example", 403),
+        ("[evil.example]", None, 403),
+        ("127.0.0.1:9465", "https://evil.example", 403),
+        ("127.0.0.1:9465", "http://127.0.0.1:3000", 403),
+        ("127.0.0.1:9465", "null", 403),
+    ],
+)
+async def test_without_a_token_no_foreign_web_page_may_ask(host: str, origin: str | None, status: int) -> None:
+    """Neither by a name that its DNS turns into this machine's, nor from another origin; with one it must have it."""
+    headers = {"host": host} | ({"origin": origin} if origin else {})
+
+    page = await ask(admin_app(dict, list, ""), "/status", headers=headers)
+    assert page.status == status
+    assert status == 200 or json.loads(page.body)["error"]["code"] == "foreign_page"
+    with_token = await ask(admin_app(dict, list, "t0"), "/status", headers={**headers, "authorization": "Bearer t0"})
+    assert with_token.status == 200
+
+
+@pytest.mark.parametrize(
     ("path", "method", "token", "status", "message"),
     [
         ("/status", "GET", "t0", 401, "The admin token is missing or wrong."),

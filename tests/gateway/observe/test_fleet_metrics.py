@@ -28,9 +28,17 @@ def test_replicas_feeds_and_index() -> None:
         a.workload.dispatch(InFlight(promised_s, promised_s, 9, 1.0, True, 100.0, ours=ours), 100.0)
     feeds = {a.key: FeedStats(state=FeedState.SUSPECT, decoded=7, gaps=1, dropped=Counter(other_group=2), lag_s=0.25)}
     registry = CollectorRegistry()
+    b.server.sent(30.0)  # seventy seconds ago
     registry.register(
         FleetMetrics(
-            pool, index, lambda: feeds, Speeds(), unknown_settings=1, log_lines_dropped=lambda: 3, clock=Clock()
+            pool,
+            index,
+            lambda: feeds,
+            Speeds(),
+            unknown_settings=1,
+            log_lines_dropped=lambda: 3,
+            retries_refused=lambda: 5,
+            clock=Clock(),
         )
     )
 
@@ -50,6 +58,8 @@ def test_replicas_feeds_and_index() -> None:
     assert value("kv_event_lag_seconds", replica="a") == 0.25
     assert value("index_block_owners") == 3
     assert value("settings_unknown") == 1
+    assert value("retries_refused_total") == 5
+    assert (value("replica_stalled", replica="a"), value("replica_stalled", replica="b")) == (0, 1)
     assert value("access_log_lines_dropped_total") == 3
     pool.reconcile([b.server.spec])
     assert value("replica_up", replica="a") is None

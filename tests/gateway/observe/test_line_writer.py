@@ -23,6 +23,43 @@ def test_lines_come_out_in_order_and_are_all_there_after_close() -> None:
     assert lines.dropped == 0
 
 
+def test_many_threads_lose_no_line() -> None:
+    """Each one's lines come out in its order, also those that were queued while the writer rested."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as read, os.fdopen(writer, "w") as out:
+        lines = LineWriter(out)
+
+        def tell(name: int) -> None:
+            for number in range(500):
+                lines.write(f"{name} {number}")
+
+        threads = [threading.Thread(target=tell, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        lines.close()
+        out.close()
+        told = read.read().splitlines()
+
+    assert all([f"{name} {n}" for n in range(500)] == [t for t in told if t[0] == str(name)] for name in range(4))
+    assert lines.dropped == 0
+
+
+def test_lines_come_out_without_a_close() -> None:
+    """At once, and again after a pause in which there was nothing to write."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as read, os.fdopen(writer, "w") as out:
+        lines = LineWriter(out)
+        told = []
+        for line in ("one", "two", "three"):
+            lines.write(line)
+            told.append(read.readline())
+        lines.close()
+
+    assert told == ["one\n", "two\n", "three\n"]
+
+
 def test_a_full_pipe_drops_lines_and_counts_them() -> None:
     """Nobody reads: writing returns all the same, and what did not fit is counted."""
     reader, writer = os.pipe()
@@ -110,3 +147,22 @@ def test_processes_that_share_a_pipe_tear_no_line() -> None:
 
     told = data.decode().splitlines()
     assert {letter: [line for line in told if line.startswith(letter)] for letter in "ab"} == expected
+
+
+def test_a_reader_that_left_is_told_of_once() -> None:
+    """However many lines are lost."""
+    told: list[Exception] = []
+    reader, writer = os.pipe()
+    os.close(reader)
+    out = os.fdopen(writer, "w", buffering=1)
+    lines = LineWriter(out, rest_s=0.001, on_broken=told.append)
+    for number in range(3):
+        lines.write("x")
+        deadline = threading.Event()
+        while lines.dropped <= number:
+            deadline.wait(0.001)
+    lines.close()
+    with suppress(OSError):
+        out.close()
+
+    assert [type(error) for error in told] == [BrokenPipeError]

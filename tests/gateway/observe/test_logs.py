@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from gateway.observe.logs import JsonFormatter
+from gateway.observe.logs import JsonFormatter, configure_logging
 
 
 def _line(always: dict[str, object] | None = None, **extra: object) -> dict[str, object]:
@@ -25,6 +25,22 @@ def test_a_record_is_one_line() -> None:
     assert (line["level"], line["logger"], line["message"]) == ("warning", "gateway.x", "replica a\nis down")
     assert line["urls"] == {"api": "http://x"}
     assert str(line["time"]).endswith("+00:00")
+
+
+def test_a_side_ports_server_does_not_tell_of_its_start() -> None:
+    """What listens where is in a line of our own; what goes wrong there is told."""
+    lines: list[str] = []
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        configure_logging("info", lines.append)
+        logging.getLogger("uvicorn.error").info("Started server process")
+        logging.getLogger("uvicorn.error").error("odd")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+
+    assert [json.loads(line)["message"] for line in lines] == ["odd"]
 
 
 def test_fields_of_every_line() -> None:

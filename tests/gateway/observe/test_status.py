@@ -29,6 +29,7 @@ def _status(pool: ReplicaPool, stats: FeedStats | None = None) -> Status:
         settings={"PREFIXWAY_API_KEYS": "***"},
         unknown_settings=("PREFIXWAY_X is no setting",),
         clock=Clock(),
+        more={"admission": lambda: {"waiting": 2}},
     )
 
 
@@ -38,6 +39,7 @@ def test_the_whole_gateway_is_json() -> None:
     page = json.loads(json.dumps(_status(a_pool(), stats).status()))
 
     assert (page["ready"], page["strategy"], page["models"]) == (True, "kv_aware", {"tiny": "LocalEncoder"})
+    assert page["admission"] == {"waiting": 2}
     assert [replica["id"] for replica in page["replicas"]] == ["a", "b"]
     assert page["replicas"][0]["events"]["block_sizes"] == {"l0": 16}
     assert (page["replicas"][0]["events"]["malformed_frames"], page["replicas"][0]["events"]["starts"]) == (2, 1)
@@ -61,8 +63,41 @@ def test_a_server_that_never_answered_is_listed_with_its_fault() -> None:
     pool.reconcile(parse_servers("a=http://a:1"))
 
     assert _status(pool).replicas() == [
-        {"id": "a", "url": "http://a:1", "healthy": False, "fault": "not probed yet"},
+        {
+            "id": "a",
+            "url": "http://a:1",
+            "healthy": False,
+            "fault": "not probed yet",
+            "draining": False,
+            "drained": False,
+        },
     ]
+
+
+def test_a_drained_replica_stays_listed_with_what_runs() -> None:
+    """Draining while a request runs there, then drained."""
+    pool = a_pool("a=http://a:1")
+    (server,), (replica,) = pool.servers, pool.replicas
+    running = InFlight(0.1, 0.1, 9, 1.0, True, 100.0)
+    replica.workload.dispatch(running, 100.0)
+    pool.set_drained(["a"])
+    before = _status(pool).replicas()[0]
+    replica.workload.end(running)
+    pool.settle_drain(server)
+    after = _status(pool).replicas()[0]
+
+    assert [(page["draining"], page["drained"], page["inflight"]) for page in (before, after)] == [
+        (True, False, 1),
+        (True, True, 0),
+    ]
+
+
+def test_a_stalled_server_shows() -> None:
+    """A request waits there for seventy seconds without a byte."""
+    pool = a_pool()
+    next(iter(pool.servers)).sent(30.0)
+
+    assert [page["stalled"] for page in _status(pool).replicas()] == [True, False]
 
 
 def test_without_events_it_says_off() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway.prompt.chat_prompt import ChatPrompt
 from gateway.prompt.chat_template import ChatTemplate
@@ -143,3 +144,26 @@ def test_malformed_templates_are_refused_at_once() -> None:
     """When compiled, not when rendered."""
     with pytest.raises(TemplateError):
         ChatTemplate("{% if %}", {})
+
+
+@pytest.mark.parametrize("name", ["role", "content", "missing", "items", "keys", "get", "update", "pop", "__class__"])
+def test_attributes_of_messages_read_as_in_jinjas_own_sandbox(name: str) -> None:
+    """An item where a dictionary has no such attribute, else the attribute, if it is a safe one."""
+    source = "{% for m in messages %}{{ m." + name + " is defined }}{{ m." + name + " is callable }}{% endfor %}"
+    message = {**USER, "items": "an item behind a method"}
+    ours = ChatTemplate(source, {})._environment.from_string(source)
+
+    assert ours.render(messages=[message]) == ImmutableSandboxedEnvironment().from_string(source).render(
+        messages=[message]
+    )
+
+
+def test_a_rendering_leaves_nothing_to_the_next() -> None:
+    """Neither a template's own variables nor what a client set."""
+    template = ChatTemplate("{{ x is defined }}{% set x = 1 %}{{ enable_thinking is defined }}", {})
+    bodies: list[dict[str, Any]] = [
+        {"messages": [USER], "chat_template_kwargs": {"enable_thinking": True}},
+        {"messages": [USER]},
+    ]
+
+    assert [template.render(ChatPrompt.parse(JsonBody(body, 0))) for body in bodies] == ["FalseTrue", "FalseFalse"]

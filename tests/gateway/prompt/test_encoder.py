@@ -123,7 +123,7 @@ async def test_tool_templates_serve_requests_with_tools(small_folder: Path, exec
         (completion("x" * 50_001), "too_long"),
         (completion([1] * 50_001), "too_long"),
         (chat("x", continue_final_message=True), "template_error"),
-        (InferenceRequest.parse("other", b""), "route"),
+        (InferenceRequest.parse("embeddings", b"{}"), "route"),
     ],
 )
 async def test_odd_prompts_give_a_reason(request_: InferenceRequest, reason: str, encoder: LocalEncoder) -> None:
@@ -182,3 +182,19 @@ def _note_thread(threads: list[str]) -> Any:
 
     threads.append(threading.current_thread().name)
     return datetime.now(UTC)
+
+
+async def test_only_what_is_small_is_encoded_without_waiting(encoder: LocalEncoder, executor: CountingExecutor) -> None:
+    """And gives the same; the rest is for a thread."""
+    small, large = completion("Hello world"), completion("Hello world " * 4_000)
+
+    assert encoder.encode_now(small) == await encoder.encode(small)
+    assert encoder.encode_now(large) is None
+    assert executor.calls == 0
+
+
+def test_chats_without_a_template_go_to_the_other_encoder_at_once_too(
+    small_folder: Path, executor: CountingExecutor
+) -> None:
+    """Which knows why there are no tokens."""
+    assert make_encoder(small_folder, executor).encode_now(chat("Hello")) == EncodedPrompt.unknown("no_template")

@@ -10,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.edge.routes import INFERENCE
 from gateway.errors import BadRequest
 from gateway.prompt.inference_request import InferenceRequest
 
 HELLO = [{"role": "user", "content": "Hello"}]
+KINDS = [*INFERENCE, "response", "control"]
+FORM = b"multipart/form-data; boundary=xyz"
+
+
+def a_form(**fields: str) -> bytes:
+    """An upload with a file and ``fields``."""
+    part = '--xyz\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    texts = "".join(part.format(name, value) for name, value in fields.items())
+    file = '--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n'
+    return f"{texts}{file}--xyz--\r\n".encode()
 
 
 def chat(**fields: Any) -> InferenceRequest:
@@ -138,6 +149,18 @@ def test_completions_that_say_nothing_about_the_cache(fields: dict[str, Any], re
     assert (reason, reads_cache) == (request.incomparable, request.reads_cache)
 
 
+@pytest.mark.parametrize("kind", ["chat", "completions"])
+def test_a_prompt_of_very_many_values_is_too_long(kind: str) -> None:
+    """It is routed without; the rest is known."""
+    many = b"[" + b"[]," * 600_000 + b"1]"
+    request = InferenceRequest.parse(
+        kind, b'{"prompt": %b, "messages": %b, "model": "m", "stream": true, "max_tokens": 7}' % (many, many)
+    )
+
+    assert (request.unrendered, request.chat, request.prompts) == ("too_long", None, ())
+    assert (request.model, request.stream, request.max_tokens, request.session) == ("m", True, 7, "")
+
+
 def test_a_missing_model_is_no_error() -> None:
     """vLLM answers without one; which model it is, is the router's business."""
     assert [chat(model=model).model for model in (None, "")] + [
@@ -154,21 +177,136 @@ def test_a_model_that_is_no_text_is_refused(model: object) -> None:
     assert refused.value.param == "model"
 
 
-@pytest.mark.parametrize("route", ["chat", "completions"])
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff"])
-def test_a_body_that_is_no_object_is_refused(route: str, body: bytes) -> None:
-    """Nothing can be routed on it."""
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("audio", "control", "response")])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b" ", b"{", b"[]", b"null", b'"x"', b"\xff", b'{"model": "\xff"}', b"[" * 100_000, b'{"model": "m"} x'],
+)
+def test_a_body_that_is_no_object_is_refused(kind: str, body: bytes) -> None:
+    """Nothing can be routed on it, and the engine would not take it either."""
     with pytest.raises(BadRequest):
-        InferenceRequest.parse(route, body)
+        InferenceRequest.parse(kind, body)
 
 
-def test_other_routes_take_any_body() -> None:
-    """Multipart uploads name no model here; JSON bodies do. Neither is compared or rendered."""
-    upload = InferenceRequest.parse("other", b"--boundary\r\n\xff", session="s")
-    embedding = InferenceRequest.parse("other", b'{"model": "m", "input": "x", "session_id": "t", "stream": true}')
+@pytest.mark.parametrize("kind", ["chat", "embeddings", "responses", "invocations"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'\xef\xbb\xbf{"model": "m"}',
+        '{"model": "m"}'.encode("utf-16"),
+        b'{"model": "n", "model": "m"}',
+        b'{"model": "m", "temperature": NaN}',
+        b'{"model": "m", "x": ' + b"[" * 500 + b"]" * 500 + b"}",
+    ],
+)
+def test_what_the_engine_reads_is_read(kind: str, body: bytes) -> None:
+    """A byte order mark, other encodings, the last of two, NaN, and what is nested deeply but not too deeply."""
+    assert InferenceRequest.parse(kind, body).model == "m"
 
-    assert (upload.model, upload.session, upload.unrendered, upload.incomparable) == ("", "s", "route", "route")
-    assert (embedding.model, embedding.session, embedding.unrendered, embedding.stream) == ("m", "t", "route", True)
+
+def test_other_inference_names_its_model() -> None:
+    """Its prompt is neither read nor compared."""
+    body = b'{"model": "m", "input": "x", "session_id": "t", "stream": true}'
+    for kind in ("responses", "messages", "embeddings", "scoring", "generate", "cohere", "chat_batch"):
+        request = InferenceRequest.parse(kind, body)
+
+        assert (request.route, request.model, request.stream, request.session) == ("other", "m", True, "t")
+        assert (request.unrendered, request.incomparable, request.prompts, request.chat) == ("route", "route", (), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "tokens"),
+    [
+        ("embeddings", {"max_tokens": 5}, 0),
+        ("scoring", {}, 0),
+        ("messages", {"max_tokens": 5}, 5),
+        ("responses", {"max_output_tokens": 7}, 7),
+        ("responses", {}, None),
+        ("generate", {}, None),
+    ],
+)
+def test_how_long_an_answer_may_be(kind: str, fields: dict[str, int], tokens: int | None) -> None:
+    """As each route calls it; some answer with no tokens at all."""
+    assert InferenceRequest.parse(kind, json.dumps(fields).encode()).max_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("kind", "asks"),
+    [
+        ("chat", True),
+        ("completions", True),
+        ("embeddings", True),
+        ("messages", True),
+        ("tokenize", False),
+        ("render", False),
+        ("response", False),
+        ("control", False),
+    ],
+)
+def test_some_routes_are_answered_without_the_engine(kind: str, asks: bool) -> None:
+    """What they are answered says nothing of it."""
+    assert InferenceRequest.parse(kind, b"{}").asks_engine is asks
+
+
+def test_a_stored_response_is_named_by_the_path_or_goes_on() -> None:
+    """Whoever holds it is to be asked; where no body is read there may be one."""
+    asked = InferenceRequest.parse("response", b"\xff", response_id="resp_1")
+    going_on = InferenceRequest.parse("responses", b'{"model": "m", "input": "x", "previous_response_id": "resp_1"}')
+
+    assert (asked.response_id, asked.model, asked.unrendered) == ("resp_1", "", "route")
+    assert (going_on.response_id, going_on.model) == ("resp_1", "m")
+    for odd in (b"null", b"5", b'"\\ud800"'):
+        assert InferenceRequest.parse("responses", b'{"previous_response_id": %b}' % odd).response_id == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "route"),
+    [
+        ({"messages": HELLO, "prompt": "x"}, "chat"),
+        ({"prompt": "x"}, "completions"),
+        ({"input": "x"}, "other"),
+        ({"messages": None, "text_1": "x"}, "other"),
+    ],
+)
+def test_sagemakers_route_is_any_of_the_others(fields: dict[str, Any], route: str) -> None:
+    """By the first field that tells, in vLLM's order."""
+    request = InferenceRequest.parse("invocations", json.dumps({"model": "m", **fields}).encode())
+
+    assert (request.route, request.model) == (route, "m")
+
+
+def test_an_upload_names_its_model_in_a_field() -> None:
+    """Beside the file, which nobody looks into."""
+    upload = InferenceRequest.parse("audio", a_form(model="m", stream="true"), session="s", content_type=FORM)
+
+    assert (upload.route, upload.model, upload.stream, upload.session) == ("other", "m", True, "s")
+    assert (upload.unrendered, upload.incomparable, upload.max_tokens) == ("route", "route", 0)
+    assert InferenceRequest.parse("audio", a_form(), content_type=FORM).model == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (a_form(model="m"), FORM + b"x"),
+        (a_form(model="m")[:-6], FORM),
+        (a_form(model="m"), b"application/json"),
+        (a_form(model="m"), b""),
+        (a_form(model="m").replace(b'; filename="a.wav"', b""), FORM),
+        (b"", FORM),
+    ],
+    ids=["boundary", "truncated", "json", "no type", "no file", "empty"],
+)
+def test_an_upload_that_cannot_be_read_is_refused(body: bytes, content_type: bytes) -> None:
+    """The client's fault, and said so."""
+    with pytest.raises(BadRequest):
+        InferenceRequest.parse("audio", body, content_type=content_type)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b'{"model": 5}'])
+def test_an_allowed_control_route_takes_any_body(body: bytes) -> None:
+    """Its meaning is the engine's; if it names a model, it goes to one that serves it."""
+    assert InferenceRequest.parse("control", body).model == ""
+    assert InferenceRequest.parse("control", b'{"model": "m"}').model == "m"
 
 
 def test_a_header_s_session_wins() -> None:
@@ -225,11 +363,11 @@ values = st.recursive(
 )
 
 
-@given(st.sampled_from(["chat", "completions", "other"]), st.dictionaries(names, values, max_size=8))
-def test_arbitrary_fields_parse_or_are_a_bad_request(route: str, fields: dict[str, Any]) -> None:
+@given(st.sampled_from([kind for kind in KINDS if kind != "audio"]), st.dictionaries(names, values, max_size=8))
+def test_arbitrary_fields_parse_or_are_a_bad_request(kind: str, fields: dict[str, Any]) -> None:
     """Only the model can be wrong; then a prompt is known or has a reason."""
     try:
-        request = InferenceRequest.parse(route, json.dumps(fields).encode())
+        request = InferenceRequest.parse(kind, json.dumps(fields).encode(), response_id="x")
     except BadRequest:
         assert fields.get("model") is not None
         return
@@ -237,8 +375,8 @@ def test_arbitrary_fields_parse_or_are_a_bad_request(route: str, fields: dict[st
     hash((request.model, request.cache_salt.encode(), request.session.encode(), request.max_tokens))
 
 
-@given(st.sampled_from(["chat", "completions", "other"]), st.binary(max_size=100))
-def test_arbitrary_bytes_parse_or_are_a_bad_request(route: str, body: bytes) -> None:
+@given(st.sampled_from(KINDS), st.binary(max_size=100))
+def test_arbitrary_bytes_parse_or_are_a_bad_request(kind: str, body: bytes) -> None:
     """No other way to end."""
     with contextlib.suppress(BadRequest):
-        InferenceRequest.parse(route, body)
+        InferenceRequest.parse(kind, body, content_type=FORM, response_id="x")

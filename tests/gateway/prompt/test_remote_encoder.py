@@ -110,3 +110,16 @@ async def test_an_odd_answer_is_a_reason(answer: Any) -> None:
         return answer  # type: ignore[no-any-return]
 
     assert (await remote(odd).encode(parse("completions", prompt="x"))).reason == "remote_failed"
+
+
+async def test_what_needs_no_replica_is_known_without_waiting() -> None:
+    """Token ids, and what cannot be known. Text has to be asked for."""
+
+    async def tokenize(model: str, body: dict[str, object]) -> list[int]:
+        raise AssertionError("nobody is to be asked")
+
+    encoder = remote(tokenize)
+
+    assert encoder.encode_now(parse("completions", prompt=[1, 2])) == EncodedPrompt(pack_tokens([1, 2]), 2)
+    assert encoder.encode_now(parse("completions", prompt="x" * 2_000)) == EncodedPrompt.unknown("too_long")
+    assert encoder.encode_now(parse("completions", prompt="text")) is None

@@ -38,7 +38,7 @@ async def test_a_candidate_shows_load_reports_and_speed() -> None:
     (fast, _) = pool.replicas
     fast.reported(LoadReport(running=3, waiting=1, kv_usage=0.5, block_size=32, kv_blocks=256), 90.0)
     clock, routed, events, speeds = Clock(), Routed(), Events(), Speeds()
-    router = a_router(pool, clock=clock, routed=routed, speeds=speeds, strategy="round_robin")
+    router = a_router(pool, clock=clock, routed=routed, speeds=speeds, strategy="round_robin", always_read=True)
     body = json.dumps({"model": MODEL, "prompt": list(range(320)), "stream": True}).encode()
     prepared = await router.prepare(InferenceRequest.parse("completions", body))
     attempts = [router.attempt(prepared) for _ in range(3)]
@@ -63,5 +63,6 @@ def test_block_sizes_come_from_events_then_metrics_then_the_default() -> None:
     b.reported(LoadReport(block_size=32), 0.0)
     sizes = BlockSizes(Events({"a": {Tier.L0: 768, Tier.L1: 256}}))
 
-    assert (sizes.l0(a), sizes.l0(b), sizes.all(a)) == (768, 32, {768, 256})
+    assert (sizes.l0(a), sizes.l0(b), sizes.among([a])) == (768, 32, {768, 256})
+    assert sizes.among([a, b]) == {768, 256, 32}
     assert BlockSizes(Events()).l0(a) == 16

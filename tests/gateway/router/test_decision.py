@@ -45,12 +45,3 @@ def test_an_unknown_prompt_matches_nothing_that_could_be_told() -> None:
 def test_an_odd_id_cannot_break_a_header() -> None:
     """Ids come from configuration; what no header can carry is replaced."""
     assert dict(a_decision(replica_id="größe-世").headers())[b"x-prefixway-replica"] == "größe-?".encode("latin-1")
-
-
-def test_log_fields_have_no_content() -> None:
-    """Numbers and fixed words."""
-    fields = a_decision().log_fields()
-
-    assert fields["replica"] == "a"
-    assert fields["matched"] == "prompt=1925,l0=640"
-    assert fields["prefill_ms"] == 200.0

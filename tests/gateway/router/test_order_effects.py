@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gateway.router.order_effects import OrderEffects
+from gateway.router.order_effects import DrainEffects, OrderEffects
 from gateway.shared.orders.order import DRAIN, STRATEGY, Order
 from gateway.shared.orders.order_book import OrderBook
 from tests.gateway.examples import a_pool, a_router
@@ -82,3 +82,13 @@ def test_an_unknown_kind_changes_nothing() -> None:
     house.hear(Order("pause", "a", version=1))
 
     assert (house.drained, house.router.strategy) == ([], "kv_aware")
+
+
+def test_a_process_that_sends_no_requests_obeys_drains_alone() -> None:
+    """It has no strategy."""
+    book, pool = OrderBook(), a_pool()
+    effects = DrainEffects(book, pool)
+    book.merge([Order(DRAIN, "a", version=1), Order(STRATEGY, value="round_robin", version=2)])
+    effects.apply()
+
+    assert [server.id for server in pool.servers if server.draining] == ["a"]

@@ -32,6 +32,19 @@ async def test_work_is_guessed_from_the_size_where_tokens_are_unknown() -> None:
     assert known.work_tokens == 100
 
 
+@pytest.mark.parametrize("strategy", ["round_robin", "kv_aware"])
+async def test_a_picture_is_not_its_bytes_in_tokens(strategy: str) -> None:
+    """Whether anybody reads the prompt or not."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1_000_000}}
+    contents: list[object] = [[image], "x" * 1_000_000, "x" * 2_000]
+    bodies = [{"model": MODEL, "messages": [{"role": "user", "content": content}]} for content in contents]
+    requests = [InferenceRequest.parse("chat", json.dumps(body).encode()) for body in bodies]
+    router = a_router(a_pool(), strategy=strategy)
+    guesses = [(await router.prepare(request)).work_tokens for request in requests]
+
+    assert guesses == [1_024, 16_384, requests[2].size // 4]
+
+
 async def test_a_request_that_reads_no_cache_matches_nothing() -> None:
     """Its chain is booked where it goes, and looked up nowhere."""
     router = a_router(a_pool())

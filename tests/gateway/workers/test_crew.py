@@ -108,6 +108,23 @@ async def test_stopped_twice_it_ends_at_once() -> None:
             writer.close()
 
 
+async def test_a_stop_is_heard_between_two_starts() -> None:
+    """The workers that are still to start are not started."""
+    listener = Listener()
+    with births() as born:
+
+        async def start(slot: int) -> WorkerProcess:
+            if slot == 2:
+                asyncio.get_running_loop().call_soon(crew.stop)
+            return await born.start(slot)
+
+        crew = Crew(20, start, limits=LIMITS, listener=listener)
+        assert await crew.run() == 0
+
+    joined = [word for word, _ in listener.told if word == "joined"]
+    assert len(joined) < 5
+
+
 async def test_stopped_before_it_began_it_starts_nothing_more() -> None:
     """A signal in the first moment."""
     with births() as born:

@@ -31,7 +31,7 @@ async def admin_of(born: Births, size: int = 2, token: str = "") -> AsyncIterato
             clock=time.monotonic,
         )
         app = crew_admin_app(admin, token)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://admin") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             yield crew, client
 
 

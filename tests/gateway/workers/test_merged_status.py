@@ -40,6 +40,14 @@ def test_any_worker_may_know_a_replica_better() -> None:
     assert merged_replicas([[down]]) == [down]
 
 
+def test_a_replica_is_drained_when_all_workers_are_done_with_it() -> None:
+    """What runs there runs from any of them."""
+    still, done = replica(draining=True, drained=False), replica(draining=True, drained=True)
+
+    assert merged_replicas([[done], [still]])[0]["drained"] is False
+    assert merged_replicas([[done], [done]])[0]["drained"] is True
+
+
 def test_workers_that_differ_show_it() -> None:
     """Each strategy in force is named once."""
     pages: list[dict[str, Any]] = [

@@ -7,6 +7,9 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
+
+import pytest
 
 from gateway.workers.channel import Channel, Order, Report
 from gateway.workers.worker import Worker, clear_away
@@ -37,8 +40,8 @@ class Gateway:
         self.told.append("retire")
         self._end.set()
 
-    def stop(self) -> None:
-        self.told.append("stop")
+    def stop(self, *, linger: bool = True) -> None:
+        self.told.append("stop" if linger else "interrupt")
         self._end.set()
 
     async def run(self, before_end: Callable[[], Awaitable[None]]) -> None:
@@ -98,6 +101,15 @@ async def test_it_accepts_on_order_though_it_is_not_ready() -> None:
     async with life() as alive:
         alive.channel.say(Order("accept"))
         await eventually(lambda: alive.last == Report(accepting=True))
+
+
+@pytest.mark.parametrize("order", ["stop", "interrupt"])
+async def test_it_stops_as_it_is_told(order: Literal["stop", "interrupt"]) -> None:
+    """With time for load balancers, or without."""
+    async with life() as alive:
+        alive.channel.say(Order(order))
+        await eventually(lambda: alive.last.drained)
+        assert alive.gateway.told == [order]
 
 
 async def test_it_leaves_on_order_and_waits_for_the_last_reading() -> None:

@@ -57,6 +57,12 @@ class RedisPair:
         )
         self._link = link
 
+    def knows(self, keys: Collection[ReplicaKey]) -> bool:
+        return not keys
+
+    def match_now(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
+        return {}
+
     async def match(self, chains: Chains, keys: Collection[ReplicaKey]) -> Mapping[ReplicaKey, TierTokens]:
         await self.settle()
         await self.read_registries({key.namespace for key in keys})

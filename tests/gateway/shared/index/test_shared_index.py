@@ -89,6 +89,13 @@ async def test_own_knowledge_first_and_of_the_others_what_redis_says(
     assert redis_server.command_counts()["evalsha"] == 1
 
 
+async def test_it_says_whether_redis_has_to_be_asked(process: Process) -> None:
+    """Only of replicas whose events are not all followed here."""
+    assert process.index.knows([OWN])
+    assert not process.index.knows([OWN, PARTLY])
+    assert process.index.match_now(CHAINS, [OWN])[OWN].l0 == 160
+
+
 async def test_a_fleet_without_replicas(process: Process) -> None:
     """Holds nothing."""
     assert await process.tokens() == {}

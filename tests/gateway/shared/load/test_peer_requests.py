@@ -66,7 +66,7 @@ def test_blocks_of_another_size_say_nothing() -> None:
     PeerRequests(side.books).dispatched(_dispatched(block_size=16), side.clock.now, same_secret=True)
 
     assert side.load_of("a") == (1, 0, 100)
-    assert side.routed.unique_blocks(side.replica("a").key) == 0
+    assert len(side.routed.in_flight(side.replica("a").key)) == 0
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_strangers_cannot_fill_the_memory() -> None:
     for number in (1, 2, 3):
         requests.dispatched(_dispatched(number), now, same_secret=True)
     requests.agree(Sync(4, 4, [A], [_open(4)]), now)
-    sharing = side.routed.sharing(side.replica("a").key, BLOCKS[0])
+    sharing = side.routed.in_flight(side.replica("a").key)[BLOCKS[0]]
 
     assert (len(requests), sharing) == (2, 1)
     requests.end_all(now)

@@ -1,0 +1,100 @@
+"""Readers of settings take what users write and say what may be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.client_keys import parse_client_keys
+from gateway.setting_values import (
+    Listen,
+    Secret,
+    read_aliases,
+    read_amount,
+    read_api_keys,
+    read_credential,
+    read_duration,
+    read_fraction,
+    read_header_names,
+    read_limit,
+    read_limit_s,
+    read_origins,
+    read_pairs,
+    read_routes,
+    read_workers,
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (read_amount, "0", 0),
+        (read_duration, "0", 0.0),
+        (read_duration, "2.5", 2.5),
+        (read_fraction, "0.1", 0.1),
+        (read_fraction, "1", 1.0),
+        (read_limit, "off", None),
+        (read_limit, "Off", None),
+        (read_limit, "12", 12),
+        (read_limit_s, "off", None),
+        (read_limit_s, "1.5", 1.5),
+        (read_api_keys, "", ()),
+        (read_api_keys, "a=mellon-1 mellon-2", parse_client_keys("a=mellon-1 mellon-2")),
+        (read_workers, "256", 256),
+        (read_aliases, "a=m,b=m", {"a": "m", "b": "m"}),
+        (read_routes, "/sleep, /a/b", ("/sleep", "/a/b")),
+        (read_origins, "*", ("*",)),
+        (read_origins, "HTTPS://A.org/, http://[::1]:3000", ("https://a.org", "http://[::1]:3000")),
+        (read_header_names, "X-A, b", ("x-a", "b")),
+        (read_credential, "s3=cret", Secret("s3=cret")),
+        (read_pairs, "", {}),
+        (read_pairs, "prod=org/model-7b, small = org/s", {"prod": "org/model-7b", "small": "org/s"}),
+    ],
+)
+def test_what_is_read(read: Callable[[str], object], text: str, value: object) -> None:
+    """Numbers, limits that may be off, and pairs."""
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "fault"),
+    [
+        (read_amount, "-1", "0 or more"),
+        (read_duration, "soon", "0 or more"),
+        (read_fraction, "-1", "from 0 to 1"),
+        (read_fraction, "1.1", "from 0 to 1"),
+        (read_limit, "0", "above 0, or off"),
+        (read_limit_s, "none", "above 0, or off"),
+        (read_workers, "0", "from 1 to 256"),
+        (read_workers, "257", "from 1 to 256"),
+        (read_aliases, "a=b,b=m", "'a' stands for 'b', which is an alias"),
+        (read_aliases, "a=a", "which is an alias"),
+        (read_routes, "/sleep,wake_up", "'wake_up' is no path"),
+        (read_routes, "/sleep?level=1", "is no path"),
+        (read_routes, "/static/*", "is no path"),
+        (read_routes, "/a b", "is no path"),
+        (read_origins, "chat.example.com", "is no origin"),
+        (read_origins, "https://a.org/chat", "is no origin"),
+        (read_origins, "https://*.a.org", "is no origin"),
+        (read_origins, "https://a.org https://b.org", "is no origin"),
+        (read_header_names, "x session", "is no header's name"),
+        (read_header_names, "x-session:", "is no header's name"),
+        (read_credential, "s\u00e9same", "visible ASCII"),
+        (read_credential, "a b", "without spaces"),
+        (read_api_keys, "# none", "has no key"),
+        (read_pairs, "prod", "alias=model"),
+        (read_pairs, "=model", "alias=model"),
+        (read_pairs, "a=b,a=c", "'a' twice"),
+    ],
+)
+def test_what_is_refused(read: Callable[[str], object], text: str, fault: str) -> None:
+    """The message says what it may be."""
+    with pytest.raises(ValueError, match=fault):
+        read(text)
+
+
+def test_values_that_show_themselves() -> None:
+    """An address as it is written; a secret never."""
+    assert str(Listen("::1", 80)) == "[::1]:80"
+    assert repr(Secret("s3cret")) == "'***'"
