@@ -98,10 +98,12 @@ async def is_shared(house: SharedHouse) -> None:
 
 
 async def _comes_true(house: SharedHouse) -> None:
-    """The second gateway predicts what its replica then has; at the first try, unless the machine is very busy."""
+    """The second gateway predicts what its replica then has; at the first try, unless the machine is very busy: then
+    Redis answers late, or the gateway has yet to read what a replica that started anew has told the first one.
+    """
     for _ in range(5):
         answer = await house.complete(1, PROMPT)
-        if "unavailable" not in answer.headers["x-prefixway-reason"]:
+        if "unavailable" not in answer.headers["x-prefixway-reason"] and matched(answer):
             break
     assert matched(answer) == cached(answer) > 100
     assert answer.headers["x-prefixway-reason"] == "prefix"

@@ -222,7 +222,11 @@ async def test_who_interrupts_them_does_not_wait_for_load_balancers(redis_url: s
 
 async def test_a_stop_under_load_breaks_nothing_off(redis_url: str) -> None:
     """Every request that was begun is answered; afterwards connections are refused, never taken and dropped."""
-    async with one_replica() as replica, workers(2, replica, redis_url) as gateway, Load(gateway.url) as load:
+    async with (
+        one_replica() as replica,
+        workers(2, replica, redis_url, linger_s="1") as gateway,  # a client may just be sending on an idle connection
+        Load(gateway.url) as load,
+    ):
         gateway.process.send_signal(signal.SIGTERM)
         status = await asyncio.to_thread(gateway.process.wait, 60)
 
