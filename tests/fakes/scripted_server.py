@@ -7,10 +7,12 @@ last one for ever. Delays are events that the test sets, so nothing here sleeps.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -208,8 +210,12 @@ async def _read_request(reader: asyncio.StreamReader) -> RecordedRequest:
 
 
 def closed_port() -> int:
-    """A port of 127.0.0.1 where nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port of 127.0.0.1 where nothing listens.
+
+    Below those that systems give to whoever connects: another test's connection cannot take it meanwhile.
+    """
+    while True:
+        port = 15_000 + secrets.randbelow(17_000)  # not random: tests seed that
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
