@@ -108,6 +108,7 @@ class ProcessHouse:
             "redis_url": self.shared.redis.url,
             "hash_secret": SECRET,
             "index_budget_ms": "50",  # two cores do everything
+            "linger_s": "1",  # who has just chosen one that leaves is still served
             "log_level": "info",
             "access_log": "false",
         } | settings
