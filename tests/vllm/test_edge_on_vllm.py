@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -112,13 +113,22 @@ def test_responses(client: httpx.Client) -> None:
 def test_who_leaves_ends_the_generation(gateway: RunningGateway, replicas: list[RealReplica], stream: bool) -> None:
     """The engine stops though it was asked for thousands of tokens more."""
     gateway.wait(lambda: running(replicas) == 0)
+    request_id = f"who-leaves-{uuid4().hex}"
+
+    def told() -> list[dict[str, object]]:
+        """The lines of this request: the log is written a moment later."""
+        whole, _, _ = gateway.access_log.read_text().rpartition("\n")
+        lines = map(json.loads, whole.splitlines())
+        return [line for line in lines if line["request_id"] == request_id]
+
+    headers = f"content-type: application/json\r\nx-request-id: {request_id}\r\n".encode()
     body = json.dumps(CHAT | {"stream": stream, "max_tokens": 3500, "ignore_eos": True}).encode()
     with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as client:
-        client.sendall(post(body, path="/v1/chat/completions", headers=b"content-type: application/json\r\n"))
+        client.sendall(post(body, path="/v1/chat/completions", headers=headers))
         gateway.wait(lambda: running(replicas) == 1)
     gateway.wait(lambda: running(replicas) == 0)
     gateway.wait(lambda: gateway.status()["edge"]["under_way"] == 0)
 
-    outcome = json.loads(gateway.access_log.read_text().splitlines()[-1])
-    assert (outcome["outcome"], outcome["stream"]) == ("client_gone", stream)
+    gateway.wait(lambda: bool(told()))
+    assert [(line["outcome"], line["stream"]) for line in told()] == [("client_gone", stream)]
     assert gateway.status()["admission"]["inflight"] == 0
