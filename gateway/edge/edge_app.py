@@ -49,13 +49,8 @@ class EdgeApp(Generic[PreparedT]):
         self._ready = ready
         self._api_keys = api_keys
         self._cors = cors
-        self._parting = False
         self.max_body_bytes = max_body_bytes
         self.unreadable = unreadable
-
-    def part(self) -> None:
-        """Let each answer to a request that comes from now on be the last on its connection, and say so."""
-        self._parting = True
 
     def stop(self) -> None:
         """Break off every answer that is under way, and say so where that is possible."""
@@ -68,8 +63,6 @@ class EdgeApp(Generic[PreparedT]):
         exist.
         """
         request.id = self._proxy.request_id(request)
-        if self._parting:
-            request.answer.end_connection()
         if self._cors and self._greet_page(request):
             request.limit_body(MAX_UNUSED_BODY_BYTES)
             return
