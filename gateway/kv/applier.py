@@ -90,6 +90,10 @@ class Applier:
         """How many copies of a block the replica holds at least, by own hash."""
         return self._spaces[tier].ownership.copies(block)
 
+    def announced(self, tier: Tier, block: int) -> bool:
+        """Whether a block, by own hash, was ever stored: held still or not."""
+        return self._spaces[tier].resolver.knows(block)
+
     def owned(self) -> Mapping[Tier, list[int]]:
         """Own hashes of all blocks held, as a copy: what an index begins with. Tiers never told of are left out."""
         return {tier: space.ownership.blocks() for tier, space in self._spaces.items() if space.resolver.block_size}

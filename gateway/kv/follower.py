@@ -101,6 +101,10 @@ class Follower:
         """Own hashes of all that is held, as a copy; tiers never told of are left out."""
         return self._applier.owned()
 
+    def announced(self, tier: Tier, block: int) -> bool:
+        """Whether events of this engine process ever told of a block, by own hash."""
+        return self._applier.announced(tier, block)
+
     def export(self, secret_id: str) -> FollowerState:
         """All that is known. Cheap: a few copies of dictionaries."""
         return FollowerState(self.key.namespace, secret_id, self._sequence.export(), self._applier.export())

@@ -140,6 +140,11 @@ class Indexer:
         follower = self._followers.get(key)
         return {} if follower is None else follower.owned()
 
+    def announced(self, key: ReplicaKey, tier: Tier, block: int) -> bool | None:
+        """Whether a replica's events ever told of a block, by own hash, held still or not; ``None``: not followed."""
+        follower = self._followers.get(key)
+        return None if follower is None else follower.announced(tier, block)
+
     def export(self, key: ReplicaKey) -> FollowerState | None:
         """All that is known of a replica, as a copy; ``None``: it is not followed."""
         follower = self._followers.get(key)

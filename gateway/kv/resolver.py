@@ -78,6 +78,10 @@ class Resolver:
         """Our hash of a publisher's block; ``None``: unknown or excluded."""
         return self._own.get(publisher_hash) or None
 
+    def knows(self, block: int) -> bool:
+        """Whether a block, by own hash, was ever stored here: held still or not. Forgotten with the bound."""
+        return block in self._parents
+
     def follows_group(self, group: int | None) -> bool:
         """Whether this space is that KV cache group's: the first one that was stored here, if any was."""
         return self.block_size == 0 or group == self._group

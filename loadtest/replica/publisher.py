@@ -1,7 +1,7 @@
 """EventPublisher: a replica's KV events on real ZeroMQ sockets, framed as vLLM frames them.
 
-Owns the PUB socket, the ROUTER socket that replays, the sequence and the replay buffer. Does not know where
-events come from. Live: ``[topic, sequence as 8 bytes big-endian, payload]``. Replay: a DEALER sends ``[b"",
+Owns the PUB socket (an XPUB, the same on the wire), the ROUTER socket that replays, the sequence and the replay
+buffer. Does not know where events come from. Live: ``[topic, sequence as 8 bytes big-endian, payload]``. Replay: a DEALER sends ``[b"",
 first sequence]`` and gets ``[b"", topic, sequence, payload]`` for each buffered batch, then
 ``[b"", b"", -1, b""]``; releases before 0.26 leave the topic frame out.
 """
@@ -24,6 +24,7 @@ from loadtest.replica.kv_events import EventDialect, KVEvent, encode_batch
 _LOGGER = logging.getLogger(__name__)
 _HIGH_WATER_MARK = 100_000
 _SEQUENCE_BYTES = 8
+_SUBSCRIBE = b"\x01"  # how an XPUB's news of a first subscription begins; with 0 that of the last one gone
 _REPLAY_END = (-1).to_bytes(_SEQUENCE_BYTES, "big", signed=True)
 ANY_PORT = "tcp://127.0.0.1:0"
 
@@ -57,6 +58,7 @@ class EventPublisher:
         self._clock = clock
         self._buffer: deque[tuple[int, bytes]] = deque(maxlen=buffer_steps)
         self._frames_to_drop = 0
+        self._subscribed = False
         self._context: zmq.asyncio.Context | None = None
         self._publish_socket: zmq.Socket[bytes] | None = None
         self._replay_socket: zmq.asyncio.Socket | None = None
@@ -75,7 +77,7 @@ class EventPublisher:
     async def start(self) -> None:
         """Bind both sockets. Raises ``zmq.ZMQError`` where a port is taken."""
         self._context = zmq.asyncio.Context()
-        self._publish_socket = zmq.Socket(self._context, zmq.PUB)
+        self._publish_socket = zmq.Socket(self._context, zmq.XPUB)  # a PUB that tells of its subscriptions
         self._publish_socket.set_hwm(_HIGH_WATER_MARK)
         self.endpoint = _bind(self._publish_socket, self.endpoint)
         if self.replay_endpoint is not None:
@@ -94,6 +96,7 @@ class EventPublisher:
             if socket is not None:
                 socket.close(linger=0)
         self._publish_socket = self._replay_socket = None
+        self._subscribed = False
         if self._context is not None:
             self._context.term()  # returns when the ports are free again
             self._context = None
@@ -122,6 +125,13 @@ class EventPublisher:
             self._frames_to_drop -= 1
         elif self._publish_socket is not None:
             self._publish_socket.send_multipart([self.topic.encode(), _sequence_frame(sequence), payload])
+
+    def has_subscriber(self) -> bool:
+        """Whether somebody's subscription has arrived: what was published before is not sent to them."""
+        with contextlib.suppress(zmq.Again):
+            while self._publish_socket is not None:
+                self._subscribed = self._publish_socket.recv(zmq.NOBLOCK)[:1] == _SUBSCRIBE
+        return self._subscribed
 
     def drop_frames(self, count: int) -> None:
         """Lose the next ``count`` live frames; a replay still has them."""

@@ -161,6 +161,7 @@ async def test_without_a_replay_port_a_gap_and_a_restart_are_told() -> None:
     """A gap loses everything; numbers that start again are a new process."""
     async with EventPublisher(replay_endpoint=None) as publisher, feed(source_of(publisher)) as running:
         await running.fresh()
+        await eventually(publisher.has_subscriber)
         publisher.publish([AllBlocksCleared()])
         await eventually(lambda: running.sink.numbers)
         publisher.drop_frames(1)
@@ -170,7 +171,7 @@ async def test_without_a_replay_port_a_gap_and_a_restart_are_told() -> None:
         assert "gap" in running.sink.told[-2:]
 
         await publisher.restart()
-        await eventually(lambda: "reconnected" in running.sink.told)
+        await eventually(lambda: "reconnected" in running.sink.told and publisher.has_subscriber())
         publisher.publish([AllBlocksCleared()])
         await eventually(lambda: running.sink.numbers[-1] == 0)
         assert "restarted" in running.sink.told[-2:]

@@ -132,6 +132,23 @@ async def test_an_unfollowed_replica_is_forgotten() -> None:
         await eventually(lambda: pool.index.owned(B, Tier.L0) == 2)
 
 
+async def test_what_was_announced_is_known_after_it_is_gone() -> None:
+    """A block that was evicted was there; one that nobody told of was not; of a stranger nothing is known."""
+    pool = Pool()
+    indexer = pool.make_indexer()
+    async with EventPublisher() as publisher, running(indexer.run()):
+        publisher.publish([STORED])
+        indexer.follow(A, source_of(publisher))
+        await eventually(lambda: pool.index.owned(A, Tier.L0) == 1)
+        (block,) = indexer.owned(A)[Tier.L0]
+        publisher.publish([BlockRemoved((11,))])
+        await eventually(lambda: pool.index.owned(A, Tier.L0) == 0)
+
+        assert indexer.announced(A, Tier.L0, block)
+        assert indexer.announced(A, Tier.L0, block + 1) is False
+        assert indexer.announced(B, Tier.L0, block) is None
+
+
 async def test_a_restart_moves_to_the_key_the_pool_gives() -> None:
     """The old key is gone, the new one holds what the new process replays, and counts go on."""
     pool = Pool()
@@ -248,6 +265,7 @@ async def test_what_cannot_be_verified_costs_nothing_that_is_known() -> None:
     async with EventPublisher(replay_endpoint=None) as publisher, running(indexer.run()):
         indexer.follow(A, source_of(publisher))
         await eventually(lambda: indexer.stats[A].state is FeedState.FRESH)
+        await eventually(publisher.has_subscriber)
         publisher.publish([STORED])
         await eventually(lambda: pool.index.owned(A, Tier.L0) == 1)
         state = indexer.export(A)
@@ -314,6 +332,7 @@ async def test_what_is_lost_for_good_is_purged_and_logged(caplog: pytest.LogCapt
     async with EventPublisher(replay_endpoint=None) as publisher, running(indexer.run()):
         indexer.follow(A, source_of(publisher))
         await eventually(lambda: indexer.stats[A].state is FeedState.FRESH)
+        await eventually(publisher.has_subscriber)
         publisher.publish([STORED])
         await eventually(lambda: pool.index.owned(A, Tier.L0) == 1)
         publisher.drop_frames(1)

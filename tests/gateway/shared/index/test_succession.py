@@ -259,7 +259,7 @@ async def test_without_a_replay_port_nobody_asks(redis_server: RedisServer) -> N
     async with EventPublisher(replay_endpoint=None) as publisher, AsyncExitStack() as stack:
         house = House(redis_server, Engine(publisher), stack)
         first = await house.join(IDS[0])
-        await until(lambda: first.stats.state is FeedState.FRESH, first)
+        await until(lambda: first.stats.state is FeedState.FRESH and publisher.has_subscriber(), first)
         house.engine.serve(10)
         await until(lambda: first.stats.last_sequence == first.last_sequence, first)
         second = await house.join(IDS[1])
