@@ -135,7 +135,7 @@ def read_limit(value: str) -> int | None:
     return None if value.lower() == "off" else _or_off(read_count, value)
 
 
-def read_limit_s(value: str) -> float | None:
+def read_positive_or_off(value: str) -> float | None:
     """``None``: no limit."""
     return None if value.lower() == "off" else _or_off(read_positive, value)
 

@@ -33,12 +33,12 @@ from gateway.setting_values import (
     read_json_object,
     read_kv_events,
     read_limit,
-    read_limit_s,
     read_listen,
     read_one_of,
     read_optional_path,
     read_origins,
     read_positive,
+    read_positive_or_off,
     read_redis_url,
     read_routes,
     read_switch,
@@ -114,6 +114,18 @@ class Settings:
     share_load: bool = setting(
         "true", "Whether gateways on one Redis tell each other what they send where.", read_switch
     )
+    index_memory_mb: float | None = setting(
+        "4096",
+        "Memory of the index in this process; what helps least is forgotten first. off: no limit.",
+        read_positive_or_off,
+        unit="MB",
+    )
+    kv_capacity_tokens: int = setting(
+        "262144",
+        "Tokens that the cache of a replica holds which neither tells of its blocks nor how many it has.",
+        read_count,
+        unit="tokens",
+    )
     tokenizer: str = setting("auto", "auto, a folder or tokenizer.json, a hub name[@revision], or `model=path,...`.")
     max_prompt_chars: int = setting("4000000", "Longer prompts are not tokenized here.", read_count, unit="characters")
     read_prompts: str = setting(
@@ -131,6 +143,19 @@ class Settings:
         "", "The same in a file, one a line, or YAML; read again when it changes.", read_optional_path
     )
     replica_api_key: Secret = setting("", "The key that replicas want.", read_credential)
+    ask_usage: bool = setting(
+        "false",
+        "Whether streams are made to carry usage where their client asks for none; only we see it.",
+        read_switch,
+    )
+    background_checks: bool = setting(
+        "true",
+        "Whether each replica that joins is checked, with a few small requests, as `prefixway check` does.",
+        read_switch,
+    )
+    check_interval_s: float | None = setting(
+        "3600", "Between two such checks of a replica; off: once.", read_positive_or_off, unit="s"
+    )
     receipt: str = setting(
         "auto",
         "Answer headers: all, request_id, or auto (all unless API keys are set).",
@@ -156,7 +181,9 @@ class Settings:
     tls_key: Path | None = setting("", "PEM file: the certificate's private key.", read_optional_path)
     connect_timeout_s: float = setting("2", "For a connection to a replica.", read_positive, unit="s")
     first_byte_timeout_s: float | None = setting(
-        "off", "How long a replica may take for its first body byte; off: as long as the client waits.", read_limit_s
+        "off",
+        "How long a replica may take for its first body byte; off: as long as the client waits.",
+        read_positive_or_off,
     )
     chunk_timeout_s: float = setting(
         "300", "How long a replica may be silent within an answer.", read_positive, unit="s"

@@ -1,8 +1,8 @@
 """EventPublisher: a replica's KV events on real ZeroMQ sockets, framed as vLLM frames them.
 
 Owns the PUB socket (an XPUB, the same on the wire), the ROUTER socket that replays, the sequence and the replay
-buffer. Does not know where events come from. Live: ``[topic, sequence as 8 bytes big-endian, payload]``. Replay: a DEALER sends ``[b"",
-first sequence]`` and gets ``[b"", topic, sequence, payload]`` for each buffered batch, then
+buffer. Does not know where events come from. Live: ``[topic, sequence as 8 bytes big-endian, payload]``. Replay: a
+DEALER sends ``[b"", first sequence]`` and gets ``[b"", topic, sequence, payload]`` for each buffered batch, then
 ``[b"", b"", -1, b""]``; releases before 0.26 leave the topic frame out.
 """
 
