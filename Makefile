@@ -51,6 +51,7 @@ bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks.kv
 	$(BIN)/python -m benchmarks.shared_index
 	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.prediction_error
 	$(BIN)/python -m benchmarks.relay_cost --rounds 3 --seconds 2 $(if $(VLLM_ROUTER),--vllm-router $(VLLM_ROUTER))
 	$(BIN)/python -m benchmarks.long_prompt
 	$(BIN)/python -m benchmarks.many_streams

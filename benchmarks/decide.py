@@ -1,5 +1,5 @@
 """What a decision costs: all of it (a chat parsed, tokenized, hashed, looked up, sent somewhere, answered and ended),
-the attempt alone (from choice to end), and the choice alone.
+and the attempt alone (from choice to end).
 
     python -m benchmarks.decide
 
@@ -129,11 +129,9 @@ async def _measure(replicas: int, strategy: str, pairs: int, encoders: EncoderRe
     async def tried() -> None:
         _try(router, prepared)
 
-    async def decided() -> None:
-        router.decide(prepared)
-
-    figures = [await _microseconds(work) for work in (partial(_serve, router, raw), tried, decided)]
-    matched = router.decide(prepared).matched or "unread"
+    figures = [await _microseconds(work) for work in (partial(_serve, router, raw), tried)]
+    decision = (await router.explain(request)).decision
+    matched = (decision and decision.matched) or "unread"
     print(f"{replicas:3} replicas, {2 * pairs:6,} words  {strategy:12}", end="")
     print("".join(f" {figure:9.1f}" for figure in figures), "us", "", matched)
 
@@ -143,7 +141,7 @@ async def main() -> None:
     await encoders.load("m", "")
     gc.freeze()  # as `prefixway serve` does
     gc.set_threshold(50_000, 20, 50)
-    print(f"{'':40}  all of it   attempt    decide")
+    print(f"{'':40}  all of it   attempt")
     for replicas, pairs, strategy in product(FLEETS, PAIRS_OF_WORDS, STRATEGIES):
         await _measure(replicas, strategy, pairs, encoders)
     encoders.close()

@@ -171,9 +171,7 @@ async def _ingest_once(link: RedisLink, blocks_per_event: int, seed: int) -> flo
     fleet.held[key] = set()
     fleet.writer.begin(key, {})
     await fleet.write_all()
-    applier = Applier(
-        key, fleet.writer, secret=b"secret", block_size_seen=lambda *_: None, max_blocks_per_tier=2_000_000
-    )
+    applier = Applier(key, fleet.writer, secret=b"secret", block_size_seen=lambda *_: None)
     began = time.perf_counter()
     per_round = max(1, 1000 // blocks_per_event)
     for at in range(0, len(batches), per_round):
@@ -211,7 +209,6 @@ async def _ingest_naively(link: RedisLink, blocks_per_event: int) -> float:
         changes,
         secret=b"secret",
         block_size_seen=lambda *_: None,
-        max_blocks_per_tier=2_000_000,
     )
     began = time.perf_counter()
     for payload in batches:

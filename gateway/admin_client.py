@@ -41,10 +41,16 @@ class AdminClient:
     def close(self) -> None:
         self._http.close()
 
-    def ask(self, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
-        """The answer's JSON object. Raises ``AdminRefusedError`` or ``AdminUnreachableError``."""
+    def ask(
+        self, method: str, path: str, body: dict[str, str] | bytes | None = None, params: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """The answer's JSON object. A ``body`` of bytes goes as it is. ``params``: of the query.
+
+        Raises ``AdminRefusedError`` or ``AdminUnreachableError``.
+        """
+        raw, fields = (body, None) if isinstance(body, bytes) else (None, body)
         try:
-            response = self._http.request(method, path, json=body)
+            response = self._http.request(method, path, content=raw, json=fields, params=params)
             answer = response.json()
         except httpx.HTTPError as error:
             raise AdminUnreachableError(f"{self.url}: {str(error) or type(error).__name__}") from error

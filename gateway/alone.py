@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from prometheus_client.registry import Collector
 
@@ -11,6 +11,7 @@ from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.event_following import EventFollowing
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import PrefixMatcher
+from gateway.kv.index_budget import IndexBudget
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.router.order_effects import OrderEffects
@@ -26,7 +27,13 @@ class Alone:
     """See :class:`~gateway.together.Together`, which has the same parts."""
 
     def __init__(
-        self, settings: Settings, pool: ReplicaPool, routed: Routed, *, wall_clock: Callable[[], float]
+        self,
+        settings: Settings,
+        pool: ReplicaPool,
+        routed: Routed,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
     ) -> None:
         secret = settings.hash_secret.encode()
         self.secret = HashSecret(secret) if secret else HashSecret.random()
@@ -34,16 +41,28 @@ class Alone:
         self.memory = MemoryIndex()
         self.index: PrefixMatcher = self.memory
         self.responses: Directory | None = None
+        self.index_losses = 0
         self.events = EventFollowing(
             pool, self.memory, routed, secret=self.secret.value, secret_id=self.secret.id, wall_clock=wall_clock
         )
-        self.parts: tuple[Part, ...] = (self.events,)
+        self.budget = IndexBudget(
+            self.events.indexer, self.memory, routed, limit_mb=settings.index_memory_mb, clock=clock
+        )
+        self.parts: tuple[Part, ...] = (self.events, self.budget)
         self.collectors: tuple[Collector, ...] = ()
         self._pool = pool
 
     def stats(self, key: ReplicaKey) -> FeedStats | None:
         """What is known of a replica's events; ``None``: it sends none."""
         return self.events.stats(key)
+
+    def unindexed(self) -> Collection[ReplicaKey]:
+        """None: nothing is shared."""
+        return ()
+
+    def may_check(self, _: ReplicaKey) -> bool:
+        """There is nobody else."""
+        return True
 
     def attach(self, router: Router) -> None:
         """Let orders take effect."""
@@ -57,4 +76,4 @@ class Alone:
         """Nobody is to be told."""
 
     def status(self) -> dict[str, object]:
-        return {"kind": "memory", "block_owners": self.memory.block_owners()}
+        return {"kind": "memory", "block_owners": self.memory.block_owners(), **self.budget.status()}

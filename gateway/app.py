@@ -18,6 +18,8 @@ from prometheus_client import CollectorRegistry
 import router_strategies
 from gateway.asgi_server import ListenSockets, listen_sockets
 from gateway.edge_parts import EdgeParts
+from gateway.explaining import explain_routes
+from gateway.fleet.load_report import RESETTING
 from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
@@ -34,13 +36,16 @@ from gateway.observe.probe_app import ProbeApp
 from gateway.observe.request_metrics import RequestMetrics
 from gateway.observe.side_server import SideServer
 from gateway.observe.status import Status
-from gateway.prompt.encoders import EncoderRegistry
-from gateway.prompt.tokenizer_hub import TokenizerHub
+from gateway.observe.truth_view import TruthView
+from gateway.prompt_parts import encoders_of
+from gateway.proof_parts import ProofParts
 from gateway.router.encoder_loading import EncoderLoading
 from gateway.router.exchange import Exchange
+from gateway.router.reset_watch import ResetWatch
 from gateway.router.response_homes import ResponseHomes
 from gateway.router.router import Router
-from gateway.settings import Settings, SettingsError
+from gateway.router.truth import Truth
+from gateway.settings import Settings
 from gateway.shared.link.keys import SCHEMA
 from gateway.supervisor import Part, keep_running
 from gateway.together_or_alone import fellowship
@@ -80,24 +85,30 @@ class Gateway:
         self._gate = asyncio.Event()
         self.stopped = False
         self._lines = self._access_lines()
-        self.pool, self._routed, self._speeds = ReplicaPool(stall_s=settings.stall_s), Routed(), Speeds()
+        self.pool, self._speeds = ReplicaPool(stall_s=settings.stall_s), Speeds()
+        self._routed = Routed(default_capacity=settings.kv_capacity_tokens)
         self.fellowship = fellowship(settings, self.pool, self._routed, clock=clock, wall_clock=_unix_s, schema=schema)
         self._probes = probes_of(settings, self.pool, clock)
         self._discovery = discovery_of(settings, self.pool)
         self._remote = RemoteTokenizer(self.pool, clock=clock, api_key=settings.replica_api_key or None)
-        self._encoders = self._make_encoders()
+        self._encoders = encoders_of(settings, self._remote)
         self._loading = EncoderLoading(self._encoders)
+        self.truth = Truth(self.fellowship, self.fellowship.events.indexer.announced, clock=clock)
+        self._truth_view = TruthView(self.truth)
         self.router = self._make_router()
         self.fellowship.attach(self.router)
+        self.proof = self._make_proof()
         self._registry = CollectorRegistry()
         self._requests = self._make_metrics()
         self._observers = [self._requests.observe, *self._access_log()]
+        if RESETTING.intersection(settings.allow_routes):
+            self._observers.append(ResetWatch(self.pool).observe)
         self._sockets = sockets or listen_sockets(settings.listen, settings.metrics_listen, settings.admin_listen)
         self._edge = self._make_edge()
         self.edge = self._edge.server
         self.metrics = SideServer(ProbeApp(self._registry, self.is_ready), self._sockets.metrics)
         self.admin = self._make_admin()
-        for listener in (self.fellowship.events, self._loading, self._requests):
+        for listener in (self.fellowship.events, self._loading, self._requests, self.truth):
             self.pool.listen(listener)
 
     @property
@@ -108,6 +119,7 @@ class Gateway:
             self._probes,
             *self.fellowship.parts,
             self._loading,
+            *self.proof.parts,
             self.metrics,
             self.admin,
             *self._edge.parts,
@@ -194,6 +206,7 @@ class Gateway:
             self._close()
             await self.fellowship.finish()
             await self._remote.close()
+            await self.proof.close()
 
     async def _serve(self) -> None:
         await self._gate.wait()
@@ -246,17 +259,6 @@ class Gateway:
 
     # Parts
 
-    def _make_encoders(self) -> EncoderRegistry:
-        try:
-            return EncoderRegistry(
-                self._settings.tokenizer,
-                hub=TokenizerHub(),
-                remote=self._remote.tokenize,
-                max_prompt_chars=self._settings.max_prompt_chars,
-            )
-        except ValueError as error:
-            raise SettingsError(f"PREFIXWAY_TOKENIZER: {error}") from error
-
     def _make_router(self) -> Router:
         return Router(
             pool=self.pool,
@@ -271,6 +273,19 @@ class Gateway:
             clock=self._clock,
             always_read=self._settings.read_prompts == "always",
             homes=ResponseHomes(self.fellowship.responses, clock=self._clock),
+            salted=self.fellowship.events.salted,
+            truth=self.truth,
+        )
+
+    def _make_proof(self) -> ProofParts:
+        return ProofParts(
+            self._settings,
+            self.pool,
+            self.fellowship,
+            encoder=self._encoders.get,
+            tokenizers=self._loading.sources,
+            evidence=self.truth.evidence,
+            clock=self._clock,
         )
 
     def _make_edge(self) -> EdgeParts:
@@ -291,7 +306,7 @@ class Gateway:
         return edge
 
     def _make_metrics(self) -> RequestMetrics:
-        for collector in (self._fleet_metrics(), *self.fellowship.collectors):
+        for collector in (self._fleet_metrics(), self._truth_view, *self.fellowship.collectors, *self.proof.collectors):
             self._registry.register(collector)
         return RequestMetrics(self._registry, self.pool.names.knows)
 
@@ -319,6 +334,7 @@ class Gateway:
             self.fellowship.memory,
             lambda: self.fellowship.events.feeds,
             self._speeds,
+            budget=self.fellowship.budget,
             unknown_settings=len(self._settings.unknown),
             log_lines_dropped=lambda: self._lines.dropped if self._lines else 0,
             retries_refused=lambda: self._edge.budget.refused,
@@ -345,10 +361,12 @@ class Gateway:
             ready=self.is_ready,
             settings=self._settings.effective(),
             unknown_settings=self._settings.unknown,
-            more={"edge": self._edge.counts, "admission": self._edge.admission.counts},
+            more={"findings": self.proof.findings, "edge": self._edge.counts, "admission": self._edge.admission.counts},
+            truth=self._truth_view.status,
             clock=self._clock,
         )
-        app = admin_app(status.status, status.replicas, self._settings.admin_token, desk)
+        explain = explain_routes(self._settings, self.router)
+        app = admin_app(status.status, status.replicas, self._settings.admin_token, desk, [explain])
         return SideServer(app, self._sockets.admin)
 
 

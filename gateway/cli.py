@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import uvloop
 
@@ -15,11 +17,13 @@ import router_strategies
 from gateway import __version__
 from gateway.admin_client import AdminRefusedError, AdminUnreachableError
 from gateway.client_keys import hashed
+from gateway.explain_command import add_explain_command, run_explain
 from gateway.order_commands import add_order_commands, run_order
 from gateway.settings import Settings, SettingsError
 
 _CONFIGURATION_WRONG = 1
 _UNREACHABLE = 2
+_INTERRUPTED = 130  # as shells say it: 128 + SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -30,7 +34,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     except SettingsError as error:
         sys.exit(_say(f"prefixway: {error}"))
     except OSError as error:
-        sys.exit(_say(f"prefixway: {error.strerror or error}"))
+        where = "" if error.filename is None else f"{error.filename}: "
+        sys.exit(_say(f"prefixway: {where}{error.strerror or error}"))
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,7 +64,22 @@ def _parser() -> argparse.ArgumentParser:
     hash_key = commands.add_parser("hash-key", help="read an API key, print what may stand for it in a file of keys")
     hash_key.set_defaults(run=_hash_key)
     add_order_commands(commands, _order)
+    add_explain_command(commands, _explain)
+    _add_check(commands)
     return parser
+
+
+def _add_check(commands: Any) -> None:
+    check = commands.add_parser(
+        "check",
+        help="prove that prefix routing works, replica by replica, and say what mends it",
+        description="Reads the same settings as `serve` and sends each replica a few small requests. "
+        "Exit status: 0 fine, 1 configuration wrong, 2 degraded or unreachable.",
+    )
+    check.add_argument("--config-only", action="store_true", help="check the settings, and ask no replica")
+    check.add_argument("--admin", metavar="URL", default="", help="a running gateway (default: the one here, if any)")
+    check.add_argument("--json", action="store_true", help="verdicts and findings as JSON")
+    check.set_defaults(run=_check)
 
 
 def _described(strategy: str) -> str:
@@ -83,15 +105,38 @@ def _index(_: argparse.Namespace) -> int:
 
 
 def _order(arguments: argparse.Namespace) -> int:
+    return _asked(lambda settings: (run_order(arguments, settings), 0))
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from gateway.check_command import run_check
+
+    logging.disable(logging.WARNING)  # what is wrong is told in the table
+    text, status = run_check(arguments, Settings.from_env(os.environ))  # noqa: TID251 - handed over, as for serve
+    print(text)
+    return status
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    def explain(settings: Settings) -> tuple[str, int]:
+        text, is_served = run_explain(arguments, settings)
+        return text, 0 if is_served else _UNREACHABLE
+
+    return _asked(explain)
+
+
+def _asked(question: Callable[[Settings], tuple[str, int]]) -> int:
+    """Print what a running gateway was asked; the exit status."""
     settings = Settings.from_env(os.environ)  # noqa: TID251 - handed over, as for serve
     try:
-        print(run_order(arguments, settings))
+        text, status = question(settings)
     except AdminRefusedError as error:
         return _say(f"prefixway: {error}")
     except AdminUnreachableError as error:
         _say(f"prefixway: {error}")
         return _UNREACHABLE
-    return 0
+    print(text)
+    return status
 
 
 def _hash_key(_: argparse.Namespace) -> int:
@@ -123,6 +168,7 @@ async def _demo_gateway(urls: Sequence[str], strategy: str) -> AsyncIterator[str
             "PREFIXWAY_REPLICAS": ",".join(urls),
             "PREFIXWAY_STRATEGY": strategy,
             "PREFIXWAY_ACCESS_LOG": "false",
+            "PREFIXWAY_BACKGROUND_CHECKS": "false",
             "PREFIXWAY_PROBE_INTERVAL_S": "0.5",
             **{f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")},
         }

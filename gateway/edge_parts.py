@@ -164,6 +164,7 @@ def rules_of(settings: Settings) -> ProxyRules:
         session_headers=settings.session_headers,
         client_strategy=settings.client_strategy,
         client_priority=settings.client_priority,
+        ask_usage=settings.ask_usage,
         aliases=settings.model_aliases,
     )
 

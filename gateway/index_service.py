@@ -103,6 +103,7 @@ class IndexService:
             self.together.memory,
             lambda: self.together.events.feeds,
             Speeds(),
+            budget=self.together.budget,
             unknown_settings=len(self._settings.unknown),
             log_lines_dropped=lambda: 0,
             retries_refused=lambda: 0,

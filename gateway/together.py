@@ -22,6 +22,7 @@ from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.event_following import EventFollowing
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import IndexWriter, PrefixMatcher
+from gateway.kv.index_budget import IndexBudget
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tee import Tee
@@ -95,6 +96,9 @@ class Together:
         self.remote = RedisIndex(self.link, self.keys, secret_id=lambda: self.secret.id)
         self.writer = self._make_writer()
         self.events = self._make_events(wall_clock)
+        self.budget = IndexBudget(
+            self.events.indexer, self.memory, routed, limit_mb=settings.index_memory_mb, clock=clock
+        )
         self._router: Router | None = None
         self.responses = ResponseDirectory(self.link, self.keys, clock=clock)
         self.members = Members(self.keys, self._record, clock=clock)
@@ -119,7 +123,7 @@ class Together:
     @property
     def parts(self) -> tuple[Part, ...]:
         """What runs in the background."""
-        parts: list[Part] = [self.events, self._heartbeat, self.responses]
+        parts: list[Part] = [self.events, self.budget, self._heartbeat, self.responses]
         if self._settings.shares_index:
             parts.append(RegistryReading(self.link, self.remote, self._namespaces))
             parts.append(RegistrySweep(self.link, self.keys, self.remote))
@@ -132,6 +136,23 @@ class Together:
     def stats(self, key: ReplicaKey) -> FeedStats | None:
         """What is known of a replica's events, here or elsewhere; ``None``: it sends none."""
         return self._knowledge.stats(key)
+
+    @property
+    def index_losses(self) -> int:
+        """How often what this process wrote was found to be gone from Redis."""
+        return self.writer.stats.epochs["lost"]
+
+    def unindexed(self) -> list[ReplicaKey]:
+        """Replicas whose events should be in Redis, and are not."""
+        if not self._settings.shares_index:
+            return []
+        return [key for key in self._to_be_indexed() if not self._is_indexed(key)]
+
+    def may_check(self, key: ReplicaKey) -> bool:
+        """The writer of a replica's entries; where others follow the events, one gateway of those there are."""
+        if self._indexes:
+            return self.writer.writes(key)
+        return self.members.first_gateway(key) == self.process_id
 
     def attach(self, router: Router) -> None:
         """Let orders take effect, and tell the others what this process sends where."""
@@ -182,6 +203,7 @@ class Together:
         return {
             "kind": "redis" if self._settings.shares_index else "memory",
             "block_owners": self.memory.block_owners(),
+            **self.budget.status(),
             "redis": self._settings.redis_url.shown,
             "redis_up": self.link.is_up,
             "redis_refused": dict(self.link.stats.refused),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from prometheus_client.registry import Collector
@@ -13,6 +13,7 @@ from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.event_following import EventFollowing
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import PrefixMatcher
+from gateway.kv.index_budget import IndexBudget
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.router.response_homes import Directory
@@ -51,6 +52,11 @@ class Fellowship(Protocol):
         ...
 
     @property
+    def budget(self) -> IndexBudget:
+        """What bounds the memory that this takes."""
+        ...
+
+    @property
     def responses(self) -> Directory | None:
         """Who knows where stored responses are kept that this process did not see made; ``None``: nobody."""
         ...
@@ -65,6 +71,19 @@ class Fellowship(Protocol):
 
     def stats(self, key: ReplicaKey) -> FeedStats | None:
         """What is known of a replica's events, here or elsewhere; ``None``: it sends none."""
+        ...
+
+    @property
+    def index_losses(self) -> int:
+        """How often what this process wrote into a shared index was found to be gone."""
+        ...
+
+    def unindexed(self) -> Collection[ReplicaKey]:
+        """Replicas whose events should be in a shared index, and are not."""
+        ...
+
+    def may_check(self, key: ReplicaKey) -> bool:
+        """Whether this process is the one that sends a replica the small requests of checks."""
         ...
 
     def attach(self, router: Router) -> None:
@@ -98,7 +117,7 @@ def fellowship(
     ``schema``: that of the keys, for a test of an upgrade.
     """
     if not settings.uses_redis:
-        return Alone(settings, pool, routed, wall_clock=wall_clock)
+        return Alone(settings, pool, routed, clock=clock, wall_clock=wall_clock)
     check_redis_client(settings)
     from gateway.together import Together
 

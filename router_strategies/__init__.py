@@ -11,12 +11,13 @@ import pkgutil
 from collections.abc import Mapping
 from dataclasses import fields
 
-from router_strategies._types import REASONS, Candidate, Choice, RouteRequest, Strategy
+from router_strategies._types import REASONS, Candidate, Choice, Cost, RouteRequest, Strategy
 
 __all__ = [
     "REASONS",
     "Candidate",
     "Choice",
+    "Cost",
     "RouteRequest",
     "Strategy",
     "available",

@@ -6,7 +6,7 @@ A strategy is a synchronous function of a snapshot: it gets what is known about 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -62,6 +62,16 @@ class Choice(NamedTuple):
     reason: str
 
 
+class Cost(NamedTuple):
+    """What a strategy compares of one candidate, the first number first: the least wins, and equal ones are a tie.
+
+    ``parts``: what that is made of, by names that explain themselves with their units.
+    """
+
+    compared: tuple[float, ...]
+    parts: Mapping[str, float] = {}
+
+
 #: Why a candidate was chosen. A metric label and an answer header: a fixed, short vocabulary.
 REASONS = (
     "only_candidate",  # nothing to choose from
@@ -89,3 +99,10 @@ class Strategy(Protocol):
     def select(self, request: RouteRequest, candidates: Sequence[Candidate]) -> Choice:
         """Choose one of ``candidates`` (at least one, in no particular order)."""
         ...
+
+    def costs(self, request: RouteRequest, candidates: Sequence[Candidate]) -> Sequence[Cost]:
+        """The very numbers that :meth:`select` would choose by now, in the order of ``candidates``; changes nothing.
+
+        For people who ask why. Nothing: it does not choose by numbers.
+        """
+        return ()

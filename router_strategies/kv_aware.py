@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from router_strategies._cost import memory_guard_seconds
-from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
+from router_strategies._types import Candidate, Choice, Cost, RouteRequest, Strategy
 
 
 @dataclass(slots=True)
@@ -48,6 +48,19 @@ class KvAware(Strategy):
             chosen = self._random.choice([c for c, cost in zip(candidates, costs) if cost == least])
         return Choice(chosen, self._reason(chosen, holder, candidates))
 
+    def costs(self, request: RouteRequest, candidates: Sequence[Candidate]) -> list[Cost]:
+        holder = _holder(candidates)
+        discount = self._hot_discount(request, holder)
+        return [self._explained(candidate, holder.prefill_s, discount) for candidate in candidates]
+
+    def _explained(self, candidate: Candidate, holder_s: float, discount: float) -> Cost:
+        parts = {
+            "promised_s": candidate.promised_s,
+            "own_s": self._own_s(candidate, holder_s, discount),
+            "memory_s": self._memory_s(candidate),
+        }
+        return Cost((self._cost(candidate, holder_s, discount),), parts)
+
     def _hot_discount(self, request: RouteRequest, holder: Candidate) -> float:
         if holder.sharing < 2:
             return 1.0
@@ -55,15 +68,19 @@ class KvAware(Strategy):
         return 1.0 + self.hot_gain * idle**2 * (holder.sharing - 1)
 
     def _cost(self, candidate: Candidate, holder_s: float, discount: float) -> float:
+        cost_s = candidate.promised_s + self._own_s(candidate, holder_s, discount)
+        return cost_s + self._memory_s(candidate) if candidate.kv_blocks_capacity else cost_s
+
+    def _own_s(self, candidate: Candidate, holder_s: float, discount: float) -> float:
         own_s = candidate.prefill_s
         if discount > 1.0 and own_s > holder_s:
             own_s = holder_s + (own_s - holder_s) / discount
-        cost_s = candidate.promised_s + (1.0 + self.cached_weight) * own_s
-        if candidate.kv_blocks_capacity:
-            cost_s += self.memory_guard * memory_guard_seconds(
-                candidate.kv_blocks_used, candidate.kv_blocks_needed, candidate.kv_blocks_capacity, candidate.decode_s
-            )
-        return cost_s
+        return (1.0 + self.cached_weight) * own_s
+
+    def _memory_s(self, candidate: Candidate) -> float:
+        return self.memory_guard * memory_guard_seconds(
+            candidate.kv_blocks_used, candidate.kv_blocks_needed, candidate.kv_blocks_capacity, candidate.decode_s
+        )
 
     def _reason(self, chosen: Candidate, holder: Candidate, candidates: Sequence[Candidate]) -> str:
         longest = holder.expected_tokens

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
+from router_strategies._types import Candidate, Choice, Cost, RouteRequest, Strategy
 
 
 @dataclass(slots=True)
@@ -25,9 +25,16 @@ class LeastLoaded(Strategy):
     def select(self, request: RouteRequest, candidates: Sequence[Candidate]) -> Choice:
         if len(candidates) == 1:
             return Choice(candidates[0], "only_candidate")
-        least = min((c.promised_s, c.inflight / c.speed) for c in candidates)
-        ties = [c for c in candidates if (c.promised_s, c.inflight / c.speed) == least]
+        least = min(map(_load, candidates))
+        ties = [candidate for candidate in candidates if _load(candidate) == least]
         return Choice(self._random.choice(ties), "least_loaded")
+
+    def costs(self, request: RouteRequest, candidates: Sequence[Candidate]) -> list[Cost]:
+        return [Cost(load, dict(zip(("promised_s", "requests"), load))) for load in map(_load, candidates)]
+
+
+def _load(candidate: Candidate) -> tuple[float, float]:
+    return candidate.promised_s, candidate.inflight / candidate.speed
 
 
 STRATEGY: type[Strategy] = LeastLoaded

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
+from router_strategies._types import Candidate, Choice, Cost, RouteRequest, Strategy
 
 
 @dataclass(slots=True)
@@ -40,16 +40,30 @@ class PrefixAware(Strategy):
         chosen = self._random.choice([c for c, score in zip(candidates, scores) if score == least])
         return Choice(chosen, self._reason(chosen, candidates))
 
+    def costs(self, request: RouteRequest, candidates: Sequence[Candidate]) -> list[Cost]:
+        return [
+            Cost(
+                (self._score(request, candidate),),
+                {"queued_tokens": self._queued(candidate), "missing_tokens": _missing(request, candidate)},
+            )
+            for candidate in candidates
+        ]
+
     def _score(self, request: RouteRequest, candidate: Candidate) -> float:
-        queued = candidate.inflight_tokens + self.request_tokens * candidate.inflight
-        missing = max(0, request.prompt_tokens - candidate.expected_tokens)
-        return (queued + self.bound * missing) / candidate.speed
+        return (self._queued(candidate) + self.bound * _missing(request, candidate)) / candidate.speed
+
+    def _queued(self, candidate: Candidate) -> float:
+        return candidate.inflight_tokens + self.request_tokens * candidate.inflight
 
     def _reason(self, chosen: Candidate, candidates: Sequence[Candidate]) -> str:
         longest = max(c.expected_tokens for c in candidates)
         if chosen.expected_tokens < longest:
             return "spill"
         return "prefix" if longest > min(c.expected_tokens for c in candidates) else "least_loaded"
+
+
+def _missing(request: RouteRequest, candidate: Candidate) -> int:
+    return max(0, request.prompt_tokens - candidate.expected_tokens)
 
 
 STRATEGY: type[Strategy] = PrefixAware

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from router_strategies._types import Candidate, Choice, RouteRequest, Strategy
+from router_strategies._types import Candidate, Choice, Cost, RouteRequest, Strategy
 
 
 @dataclass(slots=True)
@@ -38,6 +38,12 @@ class RoundRobin(Strategy):
         credit.update((id_, before[id_]) for id_ in request.tried if id_ in before)
         self._credit[request.model] = credit
         return Choice(chosen, "rotation")
+
+    def costs(self, request: RouteRequest, candidates: Sequence[Candidate]) -> list[Cost]:
+        """The richest goes first, so what it has earned counts as negative; of equals the first of the fleet."""
+        before = self._credit.get(request.model, {})
+        earned = [before.get(candidate.id, 0.0) + candidate.speed for candidate in candidates]
+        return [Cost((-turns,), {"turns_earned": turns}) for turns in earned]
 
 
 STRATEGY: type[Strategy] = RoundRobin

@@ -87,6 +87,7 @@ def running_gateway(
             "replicas": ",".join(replica_urls),
             "probe_interval_s": "0.1",
             "linger_s": "0",
+            "background_checks": "false",  # replicas are counted what they are asked
             "log_level": "debug",
         } | settings
         environ = {key: value for key, value in os.environ.items() if not key.startswith("PREFIXWAY_")}

@@ -11,7 +11,8 @@
     admission                           how many at a time; waiting_line, freeing_pace: its queue
     proxy, delivery, relay, retries     attempt by attempt, until an answer has gone to the client
     upstream_pool, upstream_connection  the replicas' side
-    headers, fields, aliases            what is changed on the way
+    headers, fields, aliases            what is changed on the way; json_span: where in a body
+    usage_for_us                        token counts that only we ask for
     stream_tap, error_event             what is overheard, and what is said when a replica breaks off
     routing                             the shape of the router that is asked
 

@@ -11,12 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gateway.edge.json_span import span_of
 from gateway.errors import BadRequest
 from gateway.prompt.form_body import FormBody
 from gateway.prompt.inference_request import InferenceRequest
 
-_VALUE = json.JSONDecoder().raw_decode
-_SPACE = re.compile(r"[ \t\n\r]*")
 _WHOLE = (b"}\n\n", b"}\r\n\r\n", b"}")  # how most pieces of an answer end
 #: How a decoder by this name (of ``json.detect_encoding``) writes what stands behind the byte order mark.
 _PLAIN = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
@@ -128,7 +127,7 @@ def _json_with(body: bytes, model: str) -> bytes:
     """The value of the last ``model`` of the outermost object exchanged: the engine takes the last one, too."""
     encoding = json.detect_encoding(body)
     text = body.decode(encoding, "surrogatepass")
-    start, end = _span(text)
+    start, end = span_of(text, "model")
     if not end:
         return body
     if body.isascii():
@@ -138,25 +137,3 @@ def _json_with(body: bytes, model: str) -> bytes:
     if encoding in ("utf-16", "utf-32") and body[0] in b"\xfe\0":
         plain = plain.replace("le", "be")
     return b"%b%b%b" % (body[:before], json.dumps(model).encode(plain), body[after:])
-
-
-def _span(text: str) -> tuple[int, int]:
-    """Where the value of the last ``model`` of an object begins and ends; (0, 0) if there is none, or no object."""
-    found = (0, 0)
-    try:
-        at = _after_space(text, 0)
-        while text[at] in "{,":
-            name, at = _VALUE(text, _after_space(text, at + 1))
-            at = _after_space(text, _after_space(text, at) + 1)  # beyond the colon
-            _, end = _VALUE(text, at)
-            if name == "model":
-                found = at, end
-            at = _after_space(text, end)
-    except (ValueError, IndexError, RecursionError):
-        return found  # what the engine will refuse, and an empty object
-    return found
-
-
-def _after_space(text: str, at: int) -> int:
-    space = _SPACE.match(text, at)
-    return space.end() if space else at

@@ -16,15 +16,16 @@ from functools import partial
 from typing import Any, Generic, Protocol
 
 from gateway.edge.admission import Admission, Ticket
-from gateway.edge.aliases import AliasInAnswer, ModelAliases, is_json
+from gateway.edge.aliases import ModelAliases, is_json
 from gateway.edge.answer import Answer
 from gateway.edge.client_request import ClientRequest
 from gateway.edge.headers import RequestIds, request_head
-from gateway.edge.relay import HeldAnswer, Relay, Verdict, pass_held
+from gateway.edge.relay import HeldAnswer, Relay, Rewrite, Verdict, pass_held
 from gateway.edge.retries import Retries, RetryBudget
 from gateway.edge.routing import Attempt, PreparedT, Routing
 from gateway.edge.upstream_connection import UpstreamConnection, UpstreamError
 from gateway.edge.upstream_pool import UpstreamPool
+from gateway.edge.usage_for_us import HiddenUsage, InTurn
 from gateway.errors import GatewayError, GatewayFault, NoReplica, ReplicaTimeout, ReplicaUnreachable, Stopping
 from gateway.fleet.outcome import Again, Outcome, outcome_of
 from gateway.prompt.inference_request import InferenceRequest
@@ -75,6 +76,7 @@ class Delivery(Generic[PreparedT]):
         "_desk",
         "_finished",
         "_held",
+        "_hides_usage",
         "_is_preparing",
         "_lines",
         "_prepared",
@@ -105,9 +107,10 @@ class Delivery(Generic[PreparedT]):
         strategy: str | None = None,
         priority: int = 0,
         show_receipt: bool = True,
+        hides_usage: bool = False,
     ) -> None:
         """``asked``: by the client; ``request``: what is known of it; ``lines`` and ``body``: what replicas get of its
-        headers and its body.
+        headers and its body. ``hides_usage``: ``body`` asks for it, and the client did not.
         """
         self._desk = desk
         self._asked = asked
@@ -122,6 +125,7 @@ class Delivery(Generic[PreparedT]):
         self._task: asyncio.Task[None] | None = None
         self._ticket: Ticket | None = None
         self._finished = False
+        self._hides_usage = hides_usage
         self._is_preparing = False
         self.answer = asked.answer
         self.exchange = exchange
@@ -138,9 +142,12 @@ class Delivery(Generic[PreparedT]):
     def clock(self) -> Callable[[], float]:
         return self._desk.clock
 
-    def alias_in_answer(self, content_type: bytes) -> AliasInAnswer | None:
+    def rewrite(self, content_type: bytes) -> Rewrite | None:
         alias = self._prepared.alias
-        return self._desk.aliases.in_answer(alias) if alias and is_json(content_type) else None
+        named = self._desk.aliases.in_answer(alias) if alias and is_json(content_type) else None
+        if not self._hides_usage or not content_type.startswith(b"text/event-stream"):
+            return named
+        return HiddenUsage() if named is None else InTurn(HiddenUsage(), named)
 
     def first_byte_came(self) -> None:
         if len(self._body) > _LARGE_BYTES:  # while its answer streams, nobody needs it

@@ -1,6 +1,7 @@
 """Proxy: makes a delivery of each request of a proxied route, and the record of it (the :class:`Exchange`).
 
-It chooses nothing: the router does. Bodies and answers pass byte for byte, but for a model's alias.
+It chooses nothing: the router does. Bodies and answers pass byte for byte, but for a model's alias and for
+usage that only we ask for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gateway.edge.retries import RetryBudget
 from gateway.edge.routes import response_id
 from gateway.edge.routing import PreparedT, Routing
 from gateway.edge.upstream_pool import UpstreamPool
+from gateway.edge.usage_for_us import asking_for_usage
 from gateway.errors import GatewayError, GatewayFault
 from gateway.fleet.outcome import Outcome
 from gateway.prompt.inference_request import InferenceRequest
@@ -34,7 +36,8 @@ class ProxyRules:
 
     ``hold_head``: keep an answer's head until its first body byte, so that a replica that dies before it is
     replaced unseen; without, headers go as they come. ``client_strategy`` and ``client_priority``: obey a client's
-    ``x-prefixway-strategy`` and ``x-prefixway-priority``.
+    ``x-prefixway-strategy`` and ``x-prefixway-priority``. ``ask_usage``: streams carry usage, for us alone where their
+    client did not ask.
     """
 
     credentials: Credentials = field(default_factory=Credentials)
@@ -43,6 +46,7 @@ class ProxyRules:
     session_headers: Sequence[str] = ()
     client_strategy: bool = False
     client_priority: bool = False
+    ask_usage: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -120,6 +124,8 @@ class Proxy(Generic[PreparedT]):
 
     def _exchange(self, kind: str, request: ClientRequest) -> Exchange:
         exchange = Exchange(kind, request.id, self._clock())
+        if kind == "control":
+            exchange.control = request.path
         if request.client is not None:
             exchange.client = request.client.name
         return exchange
@@ -136,16 +142,18 @@ class Proxy(Generic[PreparedT]):
         self._desk.admission.refuse_if_full()
         inference, body = self._inference(request, exchange.route)
         exchange.model, exchange.stream = inference.model, inference.stream
+        asking = asking_for_usage(inference, body) if rules.ask_usage else None
         return Delivery(
             self._desk,
             request,
             inference,
             exchange,
             lines=lines_to_replica(request.headers, request.fields, credentials=rules.credentials),
-            body=body,
+            body=body if asking is None else asking,
             strategy=_text(request, b"x-prefixway-strategy") or None if rules.client_strategy else None,
             priority=priority_of(request.header(b"x-prefixway-priority")) if rules.client_priority else 0,
             show_receipt=self._shows_receipt(request),
+            hides_usage=asking is not None,
         )
 
     def _inference(self, request: ClientRequest, kind: str) -> tuple[InferenceRequest, bytes]:

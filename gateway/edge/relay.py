@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from gateway.edge.aliases import AliasInAnswer
 from gateway.edge.answer import Answer
 from gateway.edge.error_event import error_event
 from gateway.edge.fields import fields_of
@@ -55,6 +54,14 @@ class Verdict(NamedTuple):
 _PASSED = Verdict(Outcome.OK, passed=True)
 
 
+class Rewrite(Protocol):
+    """Changes one passing answer. Bytes that may be the beginning of what it changes wait for the next ones."""
+
+    def feed(self, data: bytes, last: bool) -> bytes:
+        """What can go on by now; all of it if these are the ``last`` bytes."""
+        ...
+
+
 class Recipient(Protocol):
     """For whom an answer is relayed."""
 
@@ -68,8 +75,8 @@ class Recipient(Protocol):
     @property
     def show_receipt(self) -> bool: ...
 
-    def alias_in_answer(self, content_type: bytes) -> AliasInAnswer | None:
-        """Made anew: what puts the client's name of the model in the place of the replica's, where that is needed."""
+    def rewrite(self, content_type: bytes) -> Rewrite | None:
+        """Made anew: what has to be changed in an answer of this type, such as the model's name; ``None``: nothing."""
         ...
 
     @property
@@ -116,7 +123,7 @@ class Relay:
         self._held = b""
         self._tap: StreamTap | None = None
         self._ear: Callable[[bytes], None] | None = None
-        self._rewrite: AliasInAnswer | None = None
+        self._rewrite: Rewrite | None = None
         self._events = False  # the client gets server-sent events that it can read
         self._over = False
 
@@ -250,11 +257,11 @@ def pass_held(recipient: Recipient, attempt: Attempt, held: HeldAnswer) -> None:
     recipient.answer.send(body, last=True)
 
 
-def _rewrite_of(recipient: Recipient, head: ResponseHead) -> AliasInAnswer | None:
-    """What puts an alias into an answer that can be read."""
+def _rewrite_of(recipient: Recipient, head: ResponseHead) -> Rewrite | None:
+    """What changes an answer that can be read."""
     if head.fields.get(b"content-encoding", b"").lower() not in _UNCHANGED:
         return None
-    return recipient.alias_in_answer(head.fields.get(b"content-type", b""))
+    return recipient.rewrite(head.fields.get(b"content-type", b""))
 
 
 def start_answer(recipient: Recipient, attempt: Attempt, head: ResponseHead) -> None:

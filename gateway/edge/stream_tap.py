@@ -123,10 +123,16 @@ class _Counts(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_details: _Details | None = None
+    cache_read_input_tokens: int | None = None  # of messages: Anthropic's input_tokens are those besides
+    cache_creation_input_tokens: int | None = None
 
     def usage(self) -> Usage | None:
         if self.prompt_tokens is not None:
             return _usage(self.prompt_tokens, self.completion_tokens, self.prompt_tokens_details)
+        if self.input_tokens is not None and self.cache_read_input_tokens is not None:
+            cached = _Details(self.cache_read_input_tokens)
+            besides = self.cache_read_input_tokens + (self.cache_creation_input_tokens or 0)
+            return _usage(self.input_tokens + besides, self.output_tokens, cached)
         if self.input_tokens is not None:
             return _usage(self.input_tokens, self.output_tokens, self.input_tokens_details)
         return None

@@ -25,6 +25,11 @@ class InFlight:
     ours: bool = True  # sent by this process
     asks_engine: bool = True  # False: that it is answered shows only that the server's process lives
 
+    @property
+    def answer_blocks(self) -> float:
+        """Blocks that its answer is expected to fill."""
+        return max(0.0, self.kv_blocks - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class PrefillSample:

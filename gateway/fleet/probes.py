@@ -123,9 +123,22 @@ class Probes:
         return server.spec.event_source(rank) or told.get(rank) or self._find_source(server.spec, rank)
 
     def _report(self, server: Server, report: ServerReport) -> None:
-        now = self._clock()
+        now, replaced = self._clock(), False
         for replica in server.replicas:
             if (rank_report := report.ranks.get(replica.key.rank)) is not None:
+                replaced = replaced or replica.report.is_older_process(rank_report)
                 replica.reported(rank_report, now)
         if report.process_start_s is not None:
             self._pool.process_started(server, report.process_start_s, now)
+        elif replaced:
+            self._pool.process_replaced(server, now)
+        if report.ranks:
+            self._note_cache(server, report)
+
+    def _note_cache(self, server: Server, report: ServerReport) -> None:
+        """Ranks fall asleep and wake together."""
+        asleep = any(rank_report.asleep for rank_report in report.ranks.values())
+        if asleep is not server.asleep:
+            _log.info("replica %s is %s", server.id, "asleep" if asleep else "awake")
+        self._pool.slept(server, asleep)
+        self._pool.resets_counted(server, report.resets)

@@ -28,6 +28,7 @@ class Replica:
         self.report = LoadReport()
         self.reported_s: float | None = None
         self.kv_blocks = 0  # in its GPU; 0: unknown
+        self.kv_tokens = 0  # that they hold; 0: unknown
         self.reported_load = (-1.0, -1.0, -1.0)  # waiting, running, KV usage 0..1; -1: unknown
 
     def __repr__(self) -> str:
@@ -44,6 +45,7 @@ class Replica:
         self.report = report
         self.reported_s = now
         self.kv_blocks = report.kv_blocks or 0
+        self.kv_tokens = report.kv_tokens or 0
         self.reported_load = (_known(report.waiting), _known(report.running), _known(report.kv_usage))
 
     def restart(self) -> ReplicaKey:

@@ -33,6 +33,9 @@ class PoolListener(Protocol):
         ...
 
 
+CacheEmptied = Callable[[Replica], None]
+
+
 class Members(NamedTuple):
     """The replicas of one namespace, whatever their health, and their keys in the same order."""
 
@@ -50,6 +53,7 @@ class ReplicaPool:
         self._by_origin: dict[Origin, list[Server]] = {}
         self.names = ModelNames(self._servers.values())
         self._listeners: list[PoolListener] = []
+        self._reset_listeners: list[CacheEmptied] = []
         # Made when asked for, forgotten when anything about them changes:
         self._members: dict[str, Members] = {}  # by namespace
         self._serving: dict[str, Sequence[Server]] = {}  # by model
@@ -79,6 +83,10 @@ class ReplicaPool:
 
     def listen(self, listener: PoolListener) -> None:
         self._listeners.append(listener)
+
+    def listen_to_resets(self, listener: CacheEmptied) -> None:
+        """Tell ``listener`` of each replica whose prefix cache was emptied while its process went on."""
+        self._reset_listeners.append(listener)
 
     def server(self, server_id: str) -> Server | None:
         return self._servers.get(server_id)
@@ -157,10 +165,35 @@ class ReplicaPool:
         before, server.process_start_s = server.process_start_s, start_s
         if before is None or before == start_s:
             return
+        self.process_replaced(server, now)
+
+    def process_replaced(self, server: Server, now: float) -> None:
+        """A probe saw that ``server``'s process is another one, though not when it started."""
         server.began_anew(now)
         for replica in server.replicas:
             for listener in self._listeners:
                 listener.process_changed(replica)
+
+    def slept(self, server: Server, asleep: bool) -> None:
+        """A probe read whether ``server``'s engine is asleep. Falling asleep and waking, its caches are empty."""
+        if asleep is not server.asleep:
+            server.slept(asleep)
+            self._emptied(server)
+
+    def cache_reset(self, server: Server) -> None:
+        """Somebody emptied ``server``'s prefix caches, as was seen here."""
+        server.reset_seen()
+        self._emptied(server)
+
+    def resets_counted(self, server: Server, count: float) -> None:
+        """A probe read how often ``server``'s prefix caches were emptied since its process started, by anybody."""
+        if server.resets_counted(count):
+            self._emptied(server)
+
+    def _emptied(self, server: Server) -> None:
+        for replica in server.replicas:
+            for listener in self._reset_listeners:
+                listener(replica)
 
     def restart(self, key: ReplicaKey) -> ReplicaKey:
         """The engine behind ``key`` was replaced: its new key. A key that is already old changes nothing."""

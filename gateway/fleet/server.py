@@ -19,11 +19,13 @@ _UNHEALTHY_AFTER = 3  # probes missed in a row: one slow answer of a busy server
 _BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 30.0
 _TOLD = 3
+_ASLEEP = "asleep"
 _GIVEN_UP = (Outcome.CLIENT_GONE, Outcome.FIRST_BYTE_TIMEOUT)
 
 
 class Server:
-    """Healthy by its probes, allowed by its breaker, ready when it also is neither draining, backing off nor stalled.
+    """Healthy by its probes, which an engine asleep is not, allowed by its breaker, ready when it also is neither
+    draining, backing off nor stalled.
 
     Stalled: requests of ours wait for their first byte, and for ``stall_s`` it has sent none to anybody. It gets no
     new ones, and those that wait go on waiting: a long prefill looks the same. If they leave without a byte the
@@ -49,12 +51,15 @@ class Server:
         self.replicas: list[Replica] = []
         self.event_sources: dict[int, EventSource] = {}
         self.process_start_s: float | None = None
+        self.asleep = False  # its process answers, its engine serves nobody
         self.draining = False
         self.drained = False  # draining, and nothing that ran then runs any more: kept by the pool
         self.healthy = False
         self.was_healthy = False
         self.fault = "not probed yet"
         self._missed = 0
+        self._resets: float | None = None  # that its process counted
+        self._resets_seen = 0  # of those that it will count, by others' eyes
         self._backoff_until_s = 0.0
 
     def __repr__(self) -> str:
@@ -87,6 +92,18 @@ class Server:
             and not (self.silence.waiting and self.is_stalled(now))
         )
 
+    def obstacle(self, now: float) -> str:
+        """Why it is not ready, in a word or two; "": it is."""
+        if not self.healthy:
+            return _ASLEEP if self.asleep else "unhealthy"
+        if self.draining:
+            return "draining"
+        if now < self._backoff_until_s:
+            return "pushing back"
+        if not self.breaker.allows(now):
+            return f"breaker {self.breaker.state(now).replace('_', ' ')}"
+        return "stalled" if self.is_stalled(now) else ""
+
     def is_stalled(self, now: float) -> bool:
         silence = self.silence
         return silence.waiting > 0 and silence.seconds(now) >= self._stall_s
@@ -98,9 +115,20 @@ class Server:
         return not self.breaker.is_closed, self.is_stalled(now)
 
     def probe_answered(self) -> None:
-        self.healthy = self.was_healthy = True
-        self.fault = ""
         self._missed = 0
+        self._well()
+
+    def slept(self, asleep: bool) -> None:
+        """A probe that it answered read whether its engine is asleep."""
+        if asleep is not self.asleep:
+            self.asleep = asleep
+            self._well()
+
+    def _well(self) -> None:
+        """What is asleep is well, but whatever it is sent waits until somebody wakes it."""
+        self.healthy = not self.asleep
+        self.was_healthy = self.was_healthy or self.healthy
+        self.fault = _ASLEEP if self.asleep else ""
 
     def probe_missed(self, fault: str) -> None:
         """``fault`` says what happened, for people."""
@@ -109,8 +137,23 @@ class Server:
         if self._missed >= _UNHEALTHY_AFTER or not self.was_healthy:
             self.healthy = False
 
+    def reset_seen(self) -> None:
+        """Its prefix cache was emptied, as was seen otherwise: its process will count that too."""
+        self._resets_seen += 1
+
+    def resets_counted(self, count: float) -> bool:
+        """How often its process says that its prefix cache was emptied; whether that is news."""
+        before, self._resets = self._resets, count
+        if before is None or count < before:
+            self._resets_seen = 0  # of those that are counted from now on
+            return False
+        seen = min(self._resets_seen, int(count - before))
+        self._resets_seen -= seen
+        return count - before > seen
+
     def began_anew(self, now: float) -> None:
         """Its process is another: what failed or was silent was not this one."""
+        self._resets_seen = 0
         self.breaker.succeeded()
         self.silence.heard(now)
 

@@ -111,6 +111,8 @@ class ServerPages:
                 return Page(answer.status_code, content)
         except TimeoutError:
             return Page(0, b"", "no answer in time")
+        except httpx.ConnectError as error:  # a name that is none, no TLS, or nobody there: the text tells
+            return Page(0, b"", f"{type(error).__name__}: {error}")
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             return Page(0, b"", type(error).__name__)
 

@@ -7,14 +7,15 @@ sequence numbers: batches come once and in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gateway.fleet.replica_key import ReplicaKey
-from gateway.kv.events import AllBlocksCleared, BlockRemoved, BlockStored, EventBatch
+from gateway.kv.events import BlockRemoved, BlockStored, EventBatch
 from gateway.kv.index import IndexWriter
 from gateway.kv.ownership import NOTHING_OWNED, Ownership, OwnershipState
 from gateway.kv.resolver import NOTHING_RESOLVED, Chain, Resolver, ResolverState, UnresolvedError
+from gateway.kv.thinning import STEP, Thinning
 from gateway.kv.tiers import Tier
 
 #: vLLM's and LMCache's names for media, old and new, in upper case. No name: the GPU was all there was.
@@ -43,22 +44,38 @@ class SpaceState(NamedTuple):
 NOTHING_KNOWN = SpaceState()
 
 
+class SpaceSize(NamedTuple):
+    """How much is known of one tier of a replica."""
+
+    tier: Tier
+    owned: int  # blocks
+    resolved: int  # hashes of which is known what they mean
+    spare: int  # of those, more than can be held
+
+
 class _Space:
     """One tier of the replica: its hash space and what it holds there."""
 
-    __slots__ = ("known_block_size", "ownership", "resolver")
+    __slots__ = ("known_block_size", "ownership", "resolver", "shares_hashes", "thinning")
 
     def __init__(self, resolver: Resolver, ownership: Ownership) -> None:
         self.resolver = resolver
         self.ownership = ownership
         self.known_block_size = 0  # as the applier told others
+        self.shares_hashes = False  # with the GPU, as vLLM's own offloading does
+        self.thinning: Thinning | None = None  # while one goes on
+
+    def clear(self) -> None:
+        """Nothing is held that is known of. What hashes mean stays: also a pass that was about to forget some ends."""
+        self.ownership.clear()
+        self.thinning = None
 
 
 class Applier:
     """The single writer of ``key``'s entries in ``index``, which begins ``key`` with what the applier owns.
 
     ``block_size_seen`` is called when a tier's block size becomes known or changes, in tokens. ``state``: what an
-    applier under the same secret knew; tiers that are not in it begin with nothing.
+    applier under the same secret knew; tiers that are not in it begin with nothing. ``salted``: see :class:`Resolver`.
     """
 
     def __init__(
@@ -68,8 +85,8 @@ class Applier:
         *,
         secret: bytes,
         block_size_seen: BlockSizeSeen,
-        max_blocks_per_tier: int,
         state: Mapping[Tier, SpaceState] | None = None,
+        salted: Container[int] = frozenset(),
     ) -> None:
         self.key = key
         self._index = index
@@ -77,8 +94,8 @@ class Applier:
         self._spaces: dict[Tier, _Space] = {}
         for tier in Tier:
             known = NOTHING_KNOWN if state is None else state.get(tier, NOTHING_KNOWN)
-            resolver = Resolver(secret, key.namespace, known.resolver)
-            self._spaces[tier] = _Space(resolver, Ownership(max_blocks_per_tier, known.ownership))
+            resolver = Resolver(secret, key.namespace, known.resolver, salted=salted)
+            self._spaces[tier] = _Space(resolver, Ownership(known.ownership))
             self._note_block_size(tier)
         self._stores = 0
 
@@ -98,6 +115,10 @@ class Applier:
         """Own hashes of all blocks held, as a copy: what an index begins with. Tiers never told of are left out."""
         return {tier: space.ownership.blocks() for tier, space in self._spaces.items() if space.resolver.block_size}
 
+    def owned_blocks(self, tier: Tier) -> int:
+        """How many blocks of a tier are held."""
+        return len(self._spaces[tier].ownership)
+
     def export(self) -> Mapping[Tier, SpaceState]:
         """A copy of all that is known, for an applier elsewhere. Cheap; not for the middle of :meth:`apply`."""
         return {
@@ -107,6 +128,7 @@ class Applier:
     def apply(self, batch: EventBatch) -> Mapping[str, int]:
         """Bring the index up to ``batch``; answers how many of its events were dropped here, by reason."""
         dropped: dict[str, int] = {}
+        clears = 0
         for event in batch.events:
             try:
                 if isinstance(event, BlockStored):
@@ -114,7 +136,8 @@ class Applier:
                 elif isinstance(event, BlockRemoved):
                     self._remove(event)
                 else:
-                    self._clear(event)
+                    clears += 1
+                    self._clear(again=clears > 1)
             except UnresolvedError as unresolved:
                 reason = str(unresolved)
                 dropped[reason] = dropped.get(reason, 0) + 1
@@ -124,23 +147,67 @@ class Applier:
     def lose(self) -> None:
         """Events are missing for good: nothing is held until one says so again. What hashes mean stays."""
         for space in self._spaces.values():
-            space.ownership.clear()
+            space.clear()
         self._write()
 
-    def _store(self, event: BlockStored) -> None:
-        tier = self._tier(event.medium)
-        if event.locality == "REMOTE" and tier is not Tier.L2:
-            raise UnresolvedError("remote")
+    def clear_gpu(self) -> None:
+        """The GPU cache was emptied, which no event has told of yet."""
+        self._spaces[Tier.L0].clear()
+        self._write()
+
+    # What is given up to spare memory
+
+    def sizes(self) -> Iterator[SpaceSize]:
+        """What is known, tier by tier."""
+        for tier, space in self._spaces.items():
+            yield SpaceSize(tier, len(space.ownership), len(space.resolver), space.resolver.spare)
+
+    def forget_spare(self, tier: Tier, *, all_unowned: bool = False) -> Generator[None, None, int]:
+        """Forget, step by step, what hashes mean that most likely name nothing any more, or all that name nothing held;
+        how many that were.
+        """
         space = self._spaces[tier]
-        if not event.tokens and event.hashes:
-            chain = space.resolver.adopt(event, self._spaces[Tier.L0].resolver)
-        else:
-            chain = space.resolver.resolve(event)
-        self._note_block_size(tier)
+        return space.resolver.trim(space.ownership, to_owned=all_unowned)
+
+    def thin(self, tier: Tier, keep: int, asked: Iterable[int], step: int = STEP) -> Generator[None, None, int]:
+        """Give up, step by step, all but about ``keep`` blocks of a tier; see :class:`Thinning`. How many that were.
+
+        One pass at a time; the one before is broken off.
+        """
+        space = self._spaces[tier]
+        thinning = space.thinning = Thinning(space.resolver, space.ownership, step)
+        try:
+            for _ in thinning.steps(keep, asked):
+                self._write()
+                yield
+                if space.thinning is not thinning:
+                    return thinning.given_up
+            self._write()
+        finally:
+            if space.thinning is thinning:
+                space.thinning = None
+        yield from self.forget_spare(tier, all_unowned=True)
+        return thinning.given_up
+
+    def _store(self, event: BlockStored) -> None:
+        tier = self._tier(event)
+        space = self._spaces[tier]
+        chain = space.resolver.resolve(event) if tier is Tier.L0 and event.tokens else self._resolve(space, event)
+        if space.resolver.block_size != space.known_block_size:
+            self._note_block_size(tier)
         if tier is Tier.L0:
             self._own_in_gpu(space, chain)
         else:
             space.ownership.ensure(chain.blocks)  # a host or a storage keeps one copy, and evicts in any order
+
+    def _resolve(self, space: _Space, event: BlockStored) -> Chain:
+        """Through the GPU's hashes, where a tier uses them."""
+        gpu = self._spaces[Tier.L0]
+        shared = space is not gpu and gpu.resolver.names(event.hashes)
+        space.shares_hashes = space.shares_hashes or shared
+        if shared or (event.hashes and not event.tokens):
+            return space.resolver.adopt(event, gpu.resolver)
+        return space.resolver.resolve(event)
 
     def _note_block_size(self, tier: Tier) -> None:
         space = self._spaces[tier]
@@ -163,7 +230,7 @@ class Applier:
         space.ownership.credit(ancestors, thorough=deep and not space.ownership.exact)
 
     def _remove(self, event: BlockRemoved) -> None:
-        space = self._spaces[self._tier(event.medium)]
+        space = self._spaces[self._tier(event)]
         if not space.resolver.follows_group(event.group):
             raise UnresolvedError("other_group")
         known = not event.hashes
@@ -174,15 +241,21 @@ class Applier:
         if not known:
             raise UnresolvedError("unknown_block")
 
-    def _clear(self, _: AllBlocksCleared) -> None:
-        self._spaces[Tier.L0].ownership.clear()
+    def _clear(self, *, again: bool) -> None:
+        """The GPU's cache was reset; a second such event in a batch may tell so of the memory that vLLM itself offloads
+        to, and says no more than the first."""
+        self._spaces[Tier.L0].clear()
+        if again and self._spaces[Tier.L1].shares_hashes:
+            self._spaces[Tier.L1].clear()
 
-    def _tier(self, medium: str | None) -> Tier:
-        tier = TIER_OF_MEDIUM.get(medium)
-        if tier is None and medium is not None:
-            tier = TIER_OF_MEDIUM.get(medium.upper())
+    def _tier(self, event: BlockStored | BlockRemoved) -> Tier:
+        tier = TIER_OF_MEDIUM.get(event.medium)
+        if tier is None and event.medium is not None:
+            tier = TIER_OF_MEDIUM.get(event.medium.upper())
         if tier is None:
             raise UnresolvedError("unknown_medium")
+        if event.locality == "REMOTE" and tier is not Tier.L2:
+            raise UnresolvedError("remote")
         return tier
 
     def _write(self) -> None:
@@ -190,6 +263,8 @@ class Applier:
             if not space.ownership.changed:
                 continue
             changes = space.ownership.take_changes()
+            if space.thinning is not None:
+                space.thinning.stored(changes.stored)
             if changes.cleared:
                 self._index.clear(self.key, tier)
             if changes.stored or changes.removed:

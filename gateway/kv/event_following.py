@@ -8,10 +8,12 @@ from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
+from gateway.kv.feed import DEFAULT_TIMING, FeedTiming
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import IndexWriter
 from gateway.kv.indexer import Indexer
 from gateway.kv.routed import Routed
+from gateway.kv.salted_prompts import SaltedPrompts
 
 Wanted = Callable[[ReplicaKey], bool]
 
@@ -32,11 +34,14 @@ class EventFollowing:
         secret: bytes,
         secret_id: str = "",
         wall_clock: Callable[[], float],
+        timing: FeedTiming = DEFAULT_TIMING,
     ) -> None:
         self._pool = pool
         self._routed = routed
         self._sources: dict[Replica, EventSource] = {}
         self._wanted: Wanted | None = None
+        #: Tell it of prompts that are sent with a cache salt.
+        self.salted = SaltedPrompts()
         self._indexer = Indexer(
             index,
             secret=secret,
@@ -44,7 +49,10 @@ class EventFollowing:
             restarted=self._restarted,
             caught_up=routed.forget_kept,
             wall_clock=wall_clock,
+            timing=timing,
+            salted=self.salted,
         )
+        pool.listen_to_resets(self._emptied)
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -109,6 +117,11 @@ class EventFollowing:
             self._indexer.follow(replica.key, self._sources[replica])
         else:
             self._indexer.unfollow(replica.key)
+
+    def _emptied(self, replica: Replica) -> None:
+        """Its GPU cache was, while its process went on: by a reset of its prefix cache, or since it sleeps."""
+        self._indexer.reset_seen(replica.key)
+        self._routed.forget_past(replica.key)
 
     def _restarted(self, key: ReplicaKey) -> ReplicaKey:
         self._routed.drop(key)

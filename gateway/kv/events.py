@@ -36,6 +36,7 @@ class BlockStored(NamedTuple):
     group: int | None = None  # KV cache group of a hybrid model
     attention: str | None = None  # kind of that group; None: the publisher does not say
     locality: str | None = None  # "REMOTE": another host's memory
+    tells_keys: bool = False  # the publisher says what besides tokens goes into blocks, also where nothing does
 
 
 class BlockRemoved(NamedTuple):
@@ -44,6 +45,7 @@ class BlockRemoved(NamedTuple):
     hashes: Sequence[BlockHash]
     medium: str | None = None
     group: int | None = None
+    locality: str | None = None  # as a store's
 
 
 class AllBlocksCleared(NamedTuple):
@@ -168,6 +170,7 @@ def _read_stored(fields: Mapping[str, Any]) -> BlockStored:
         _optional_int(fields.get("group_idx")),
         _optional_str(fields.get("kv_cache_spec_kind")),
         _optional_str(fields.get("locality")),
+        bool(fields.get("extra_keys")),
     )
 
 
@@ -176,6 +179,7 @@ def _read_removed(fields: Mapping[str, Any]) -> BlockRemoved:
         _hashes(fields.get("block_hashes")),
         _optional_str(fields.get("medium")),
         _optional_int(fields.get("group_idx")),
+        _optional_str(fields.get("locality")),
     )
 
 

@@ -33,6 +33,7 @@ class FeedTiming(NamedTuple):
     quiet_s: float = 30.0  # without any batch, before the last one is asked for again
     blind_after_s: float = 10.0  # without a connection
     renew_s: float = 20.0  # without a connection, before the socket is made anew
+    recover_s: float = 15.0  # after replays failed, before what was missed is asked for again
 
 
 DEFAULT_TIMING = FeedTiming()
@@ -91,6 +92,7 @@ class Feed:
         self._blind_at = 0.0
         self._renew_at = 0.0
         self._heard_at = math.inf
+        self._recover_at = math.inf
         self._hinted = False
 
     def __repr__(self) -> str:
@@ -124,7 +126,8 @@ class Feed:
     async def _rest(self, now: float) -> None:
         """Until there is something to read or something is due."""
         renew_at = math.inf if self._connected else self._renew_at
-        due = min(self._replay_deadline, self._replay_due, self._quiet_at(), self._blind_deadline(now), renew_at)
+        replay_at = min(self._replay_deadline, self._replay_due, self._recover_at)
+        due = min(replay_at, self._quiet_at(), self._blind_deadline(now), renew_at)
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(None if due == math.inf else max(0.0, due - now)):
@@ -212,6 +215,8 @@ class Feed:
             budget -= len(batch.payload) + 64
             self._replay_deadline = now + self._timing.replay_timeout_s
             self._take(self._sequence.replayed(batch.sequence, batch.payload), now)
+            if not self._sequence.awaits_replay:
+                self._stop_replay()
         return self._replay is None
 
     def _take_replayed(self, replay: ReplayRequest) -> Batch | None:
@@ -229,7 +234,12 @@ class Feed:
             self._start_replay(now)
         if now >= self._quiet_at():
             self._heard_at = now
+            self._stats.late_s = 0.0  # as the last batch came so long ago, it tells nothing of the next
             self._take(self._sequence.quiet(), now)
+        if now >= self._recover_at:
+            self._take(self._sequence.recover(), now)
+        recoverable = self._connected and self._sequence.recoverable
+        self._recover_at = min(self._recover_at, now + self._timing.recover_s) if recoverable else math.inf
 
     def _take(self, steps: list[Step], now: float) -> None:
         for step in steps:

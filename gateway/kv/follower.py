@@ -16,13 +16,16 @@ import zmq
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.applier import Applier
-from gateway.kv.events import decode
+from gateway.kv.events import AllBlocksCleared, BlockRemoved, EventBatch, decode
 from gateway.kv.feed import Feed, FeedTiming
-from gateway.kv.feed_stats import FeedStats
+from gateway.kv.feed_stats import CLEARED, FeedStats
 from gateway.kv.follower_state import FollowerState
-from gateway.kv.sequence import AT_THE_BEGINNING, Sequence
+from gateway.kv.history import AT_THE_BEGINNING, SequenceState
+from gateway.kv.lateness import Lateness
+from gateway.kv.resets import Resets
+from gateway.kv.sequence import Sequence
 from gateway.kv.tiers import Tier
-from gateway.kv.trust import FeedState
+from gateway.kv.trust import NO_DOUBT, FeedState
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -63,6 +66,8 @@ class Follower:
         self._owner = owner
         self._feed: Feed | None = None
         self._told: object = None
+        self._lateness = Lateness()
+        self._resets = Resets()
         self.begin(None)
 
     def __repr__(self) -> str:
@@ -97,6 +102,12 @@ class Follower:
         if self._feed is not None:
             self._feed.hint_restart()
 
+    def reset_seen(self) -> None:
+        """Somebody saw that the engine emptied its GPU cache, which its events tell with its next step, or have."""
+        if self._resets.noticed(self._owner.wall_clock()):
+            self.stats.removed += CLEARED
+            self._applier.clear_gpu()
+
     def owned(self) -> Mapping[Tier, Collection[int]]:
         """Own hashes of all that is held, as a copy; tiers never told of are left out."""
         return self._applier.owned()
@@ -104,6 +115,19 @@ class Follower:
     def announced(self, tier: Tier, block: int) -> bool:
         """Whether events of this engine process ever told of a block, by own hash."""
         return self._applier.announced(tier, block)
+
+    def owned_blocks(self, tier: Tier) -> int:
+        """How many blocks of a tier are held."""
+        return self._applier.owned_blocks(tier)
+
+    @property
+    def applier(self) -> Applier:
+        """What is known by now; another one when the engine process is."""
+        return self._applier
+
+    def position(self) -> SequenceState:
+        """Which batches were applied, by number and digest."""
+        return self._sequence.export()
 
     def export(self, secret_id: str) -> FollowerState:
         """All that is known. Cheap: a few copies of dictionaries."""
@@ -118,19 +142,25 @@ class Follower:
         stats.batches += 1
         stats.decoded += len(batch.events)
         stats.unknown_fields += batch.unknown_fields
+        removed = _removed(batch)
+        stats.removed += removed
         if batch.lossy:
             self.lost("unreadable")
         for dropped in (batch.dropped, self._applier.apply(batch)):
             if dropped:
                 stats.dropped.update(dropped)
-        if batch.ts:
-            stats.lag_s = max(0.0, self._owner.wall_clock() - batch.ts)
+        if batch.ts and not self._sequence.replaying:  # what is replayed is as old as it is
+            now = self._owner.wall_clock()
+            stats.lag_s = max(0.0, now - batch.ts)
+            stats.late_s = self._lateness.note(batch.ts, now)
+            if removed >= CLEARED:
+                self._resets.told(now)
         return not batch.lossy
 
     def lost(self, reason: str) -> None:
         """Believe nothing that was known."""
         level = logging.DEBUG if self.stats.lost[reason] else logging.WARNING  # it may happen again and again
-        _LOGGER.log(level, "events of %s are missing for good (%s): starting over", self.key.replica_id, reason)
+        _LOGGER.log(level, "events of %s were missing (%s): starting over", self.key.replica_id, reason)
         self.stats.lost[reason] += 1
         self._applier.lose()
 
@@ -139,6 +169,10 @@ class Follower:
         self.stats.restarts += 1
         self.stats.block_sizes.clear()
         self.stats.l0_block_size = 0
+        self.stats.late_s = 0.0
+        self.stats.doubt = NO_DOUBT
+        self._lateness = Lateness()
+        self._resets = Resets()
         self._applier = self._owner.replace(self)
         _LOGGER.info("%s is a new engine process: %r", self.key.replica_id, self.key)
 
@@ -149,6 +183,7 @@ class Follower:
     def settled(self) -> None:
         """Tell the owner if what others go by has changed."""
         stats = self.stats
+        stats.judge()
         tells = (self.key, stats.state, stats.since, tuple(stats.block_sizes.items()))
         if tells != self._told:
             self._told = tells
@@ -159,3 +194,14 @@ class Follower:
         self.stats.block_sizes[tier] = block_size
         if tier is Tier.L0:
             self.stats.l0_block_size = block_size
+
+
+def _removed(batch: EventBatch) -> int:
+    """Blocks that a batch says were evicted."""
+    removed = 0
+    for event in batch.events:
+        if isinstance(event, BlockRemoved):
+            removed += len(event.hashes)
+        elif isinstance(event, AllBlocksCleared):
+            removed += CLEARED
+    return removed

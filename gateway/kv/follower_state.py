@@ -18,10 +18,10 @@ from xxhash import xxh3_64_digest
 
 from gateway.kv.applier import NOTHING_KNOWN, SpaceState
 from gateway.kv.events import BlockHash
+from gateway.kv.history import REMEMBERED, SequenceState
 from gateway.kv.ownership import OwnershipState
 from gateway.kv.packed_numbers import pack_numbers, unpack_numbers
 from gateway.kv.resolver import ResolverState
-from gateway.kv.sequence import REMEMBERED, SequenceState
 from gateway.kv.tiers import Tier
 
 _FORMAT = 1

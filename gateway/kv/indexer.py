@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from functools import partial
 
 import zmq
@@ -23,6 +23,7 @@ from gateway.kv.feed import DEFAULT_TIMING, FeedTiming
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.follower import Follower
 from gateway.kv.follower_state import FollowerState
+from gateway.kv.history import SequenceState
 from gateway.kv.index import IndexWriter
 from gateway.kv.tiers import Tier
 from gateway.supervisor import keep_running
@@ -30,8 +31,6 @@ from gateway.supervisor import keep_running
 _LOGGER = logging.getLogger(__name__)
 #: Before a feed that failed is started anew.
 _RETRY_S = 5.0
-#: Far above any GPU's cache: 32 million tokens at 16 a block.
-MAX_BLOCKS_PER_TIER = 2_000_000
 
 NewIncarnation = Callable[[ReplicaKey], ReplicaKey]
 StateChanged = Callable[[ReplicaKey], None]
@@ -41,6 +40,7 @@ class Indexer:
     """``restarted`` answers with the key of the engine process that took a key's place; ``caught_up`` hears of each
     replica whose events begin to tell all there is.
 
+    ``salted``: first blocks of prompts that were sent with a cache salt, as without it; see :class:`SaltedPrompts`.
     ``secret_id`` tells ``secret`` from others without showing it. ``wall_clock``: seconds since the epoch, for the lag
     of events alone.
     """
@@ -55,7 +55,7 @@ class Indexer:
         caught_up: Callable[[ReplicaKey], None],
         wall_clock: Callable[[], float],
         timing: FeedTiming = DEFAULT_TIMING,
-        max_blocks_per_tier: int = MAX_BLOCKS_PER_TIER,
+        salted: Container[int] = frozenset(),
     ) -> None:
         self.wall_clock = wall_clock
         self._index = index
@@ -64,7 +64,7 @@ class Indexer:
         self._restarted = restarted
         self._caught_up = caught_up
         self._timing = timing
-        self._max_blocks_per_tier = max_blocks_per_tier
+        self._salted = salted
         self._listeners: list[StateChanged] = []
         self._followers: dict[ReplicaKey, Follower] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -111,11 +111,26 @@ class Indexer:
             follower.task.cancel()
         self._index.drop(key)
 
+    def applier(self, key: ReplicaKey) -> Applier | None:
+        """What a replica's events are applied by at present; ``None``: it is not followed."""
+        follower = self._followers.get(key)
+        return None if follower is None else follower.applier
+
+    def appliers(self) -> list[tuple[ReplicaKey, Applier]]:
+        """Those of all followed replicas."""
+        return [(key, follower.applier) for key, follower in self._followers.items()]
+
     def restarted_hint(self, key: ReplicaKey) -> None:
         """Somebody saw that a replica's engine process is a new one; its stream is asked."""
         follower = self._followers.get(key)
         if follower is not None:
             follower.hint_restart()
+
+    def reset_seen(self, key: ReplicaKey) -> None:
+        """Somebody saw that a replica's GPU cache was emptied, which its events tell only with its next step."""
+        follower = self._followers.get(key)
+        if follower is not None:
+            follower.reset_seen()
 
     def use_secret(self, secret: bytes, secret_id: str = "") -> None:
         """Hash with another secret from now on: what was hashed with the one before is forgotten."""
@@ -144,6 +159,24 @@ class Indexer:
         """Whether a replica's events ever told of a block, by own hash, held still or not; ``None``: not followed."""
         follower = self._followers.get(key)
         return None if follower is None else follower.announced(tier, block)
+
+    def owned_blocks(self, key: ReplicaKey, tier: Tier) -> int:
+        """How many blocks of a tier a replica's events say that it holds; 0: it is not followed."""
+        follower = self._followers.get(key)
+        return 0 if follower is None else follower.owned_blocks(tier)
+
+    def position(self, key: ReplicaKey) -> SequenceState | None:
+        """Which batches of a replica were applied, by number and digest; ``None``: it is not followed."""
+        follower = self._followers.get(key)
+        return None if follower is None else follower.position()
+
+    def disprove(self, key: ReplicaKey, reason: str) -> None:
+        """Somebody saw that what events said is held is not: nothing is, until events say so again. ``reason``: for
+        the count of what was lost.
+        """
+        follower = self._followers.get(key)
+        if follower is not None:
+            follower.lost(reason)
 
     def export(self, key: ReplicaKey) -> FollowerState | None:
         """All that is known of a replica, as a copy; ``None``: it is not followed."""
@@ -193,8 +226,8 @@ class Indexer:
             self._index,
             secret=self._secret,
             block_size_seen=follower.saw_block_size,
-            max_blocks_per_tier=self._max_blocks_per_tier,
             state=state.spaces if state else None,
+            salted=self._salted,
         )
         self._index.begin(follower.key, applier.owned() if state else {})
         return applier

@@ -10,7 +10,7 @@ removal by any of them removes it for all. Entries whose announcer is forgotten 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 
 from gateway.fleet.replica_key import ReplicaKey
@@ -19,6 +19,7 @@ from gateway.kv.owner_masks import OwnerMasks, Run
 from gateway.kv.tiers import Tier, TierTokens
 
 _NONE_HELD = TierTokens(0)
+_ASKED = 20_000  # matches that are remembered
 
 
 class _Member:
@@ -45,6 +46,7 @@ class MemoryIndex:
         self._by_bit: dict[Tier, dict[int, ReplicaKey]] = {tier: {} for tier in Tier}
         self._l2_members: Counter[str] = Counter()  # namespace -> replicas that ever told of L2
         self._knows_lower_tiers = False  # whether any replica ever told of L1 or L2
+        self._asked: deque[tuple[int, int]] | None = None  # the last block of a match in L0, and who owns it
 
     def __repr__(self) -> str:
         return f"<MemoryIndex {len(self._members)} replicas, {self.block_owners()} block-owners>"
@@ -73,10 +75,12 @@ class MemoryIndex:
             if member is not None:
                 wanted |= member.bits[l0]
                 found[key] = _NONE_HELD
-        masks, by_bit = self._tiers[l0], self._by_bit[l0]
+        masks, by_bit, asked = self._tiers[l0], self._by_bit[l0], self._asked
         for block_size, chain in chains.items():
             for owners, blocks in masks.gallop(chain, wanted):
                 held = TierTokens(blocks * block_size)
+                if asked is not None:
+                    asked.append((chain[blocks - 1], owners))
                 while owners:
                     bit = owners & -owners
                     owners ^= bit
@@ -150,6 +154,19 @@ class MemoryIndex:
         """Whether ``key`` owns one block, by own hash. For proofs, not for routing."""
         member = self._members.get(key)
         return member is not None and bool(self._tiers[tier].owners(block) & member.bits[tier])
+
+    def note_asked(self, wanted: bool) -> None:
+        """Whether to remember what is asked for, for :meth:`asked_of`. It is not for nothing."""
+        if wanted is (self._asked is None):
+            self._asked = deque(maxlen=_ASKED) if wanted else None
+
+    def asked_of(self, key: ReplicaKey) -> list[int]:
+        """The last blocks in L0 of what was matched at ``key`` lately, the latest first; nothing if none was noted."""
+        member = self._members.get(key)
+        if member is None or self._asked is None:
+            return []
+        bit = member.bits[Tier.L0]
+        return [block for block, owners in reversed(self._asked) if owners & bit]
 
     def block_owners(self) -> int:
         """Pairs of block and owner, over all tiers: what the index's memory is proportional to."""

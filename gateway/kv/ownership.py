@@ -10,7 +10,6 @@ The bias is to credit too little, never too much: a count is at most the number 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
 from typing import NamedTuple
 
 
@@ -33,13 +32,12 @@ NOTHING_OWNED = OwnershipState({}, exact=True)
 
 
 class Ownership:
-    """Never more than ``max_blocks``: a publisher that never removes loses its oldest blocks instead.
+    """``state``: what is held already; an index was told of that.
 
-    ``state``: what is held already; an index was told of that.
+    Not bounded: of a publisher that never removes, :class:`~gateway.kv.index_budget.IndexBudget` gives blocks up.
     """
 
-    def __init__(self, max_blocks: int, state: OwnershipState = NOTHING_OWNED) -> None:
-        self._max_blocks = max_blocks
+    def __init__(self, state: OwnershipState = NOTHING_OWNED) -> None:
         self._copies = dict(state.copies)
         self._cleared = False
         self._stored: set[int] = set()
@@ -109,6 +107,14 @@ class Ownership:
             del self._copies[block]
             self._note_removed(block)
 
+    def give_up(self, block: int) -> bool:
+        """Know nothing of a block any more, though it may be held; whether anything was known."""
+        if not self._copies.pop(block, 0):
+            return False
+        self.exact = False
+        self._note_removed(block)
+        return True
+
     def clear(self) -> None:
         """Nothing is held any more."""
         self._copies.clear()
@@ -124,7 +130,6 @@ class Ownership:
 
     def take_changes(self) -> Changes:
         """What changed since the last call."""
-        self._keep_to_bound()
         changes = Changes(self._cleared, self._stored, self._removed)
         self._cleared, self._stored, self._removed = False, set(), set()
         return changes
@@ -140,13 +145,3 @@ class Ownership:
             self._stored.discard(block)
         else:
             self._removed.add(block)
-
-    def _keep_to_bound(self) -> None:
-        if len(self._copies) <= self._max_blocks:
-            return
-        # A tenth more than needed: finding the oldest entries of a dict costs a walk over the deleted ones.
-        excess = len(self._copies) - self._max_blocks + self._max_blocks // 10
-        for block in list(islice(self._copies, excess)):
-            del self._copies[block]
-            self._note_removed(block)
-        self.exact = False

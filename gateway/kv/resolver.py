@@ -8,7 +8,7 @@ engine process lives, so it survives gaps and clears. What is held right now is
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence, Sized
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ WHOLE_PREFIX_ATTENTION = frozenset((None, "full_attention", "mla_attention", "si
 EXCLUDED = 0
 #: How many entries a resolver may always keep, however little was owned.
 SLACK = 4096
+_TRIM_STEP = 3_000
 
 
 class UnresolvedError(Exception):
@@ -55,7 +56,17 @@ class OwnedBlocks(Sized, Container[int], Protocol):
 class Resolver:
     """Bounded: twice what was ever owned at once, and some slack; the oldest unowned entries go first."""
 
-    def __init__(self, secret: bytes, namespace: str, state: ResolverState = NOTHING_RESOLVED) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        namespace: str,
+        state: ResolverState = NOTHING_RESOLVED,
+        *,
+        salted: Container[int] = frozenset(),
+    ) -> None:
+        """``salted``: first blocks of prompts that were sent with a cache salt, as without it; it may change."""
+        self._salted = salted
+        self._tells_keys = False  # whether the publisher ever did
         self._secret = secret
         self._namespace = namespace
         self._most_owned = state.most_owned
@@ -83,8 +94,15 @@ class Resolver:
         return block in self._parents
 
     def follows_group(self, group: int | None) -> bool:
-        """Whether this space is that KV cache group's: the first one that was stored here, if any was."""
-        return self.block_size == 0 or group == self._group
+        """Whether this space is that KV cache group's: the first one that was stored here, if any was.
+
+        Where one of the two is not said, as up to vLLM 0.18, there is but one.
+        """
+        return self.block_size == 0 or group == self._group or group is None or self._group is None
+
+    def parent(self, block: int) -> int:
+        """What comes before a block: another one or the chain's root; :data:`EXCLUDED` where that is not known."""
+        return self._parents.get(block, EXCLUDED)
 
     def ancestors(self, block: int) -> Iterator[int]:
         """``block`` and what comes before it, back to the prompt's first block, as far as they are known."""
@@ -99,19 +117,38 @@ class Resolver:
         salt, usable = _read_extra_keys(event)
         parent = self._parent(event, salt)
         blocks = extend_chain(parent, event.tokens[: usable * event.block_size * TOKEN_BYTES], event.block_size)
+        self._tells_keys = self._tells_keys or event.tells_keys
+        if not self._tells_keys and event.parent is None and blocks and blocks[0] in self._salted:
+            self._learn(event.hashes, (), EXCLUDED)
+            raise UnresolvedError("salted")
         self._learn(event.hashes, blocks, parent)
         if not blocks and event.hashes:
             raise UnresolvedError("excluded")
         return Chain(blocks, parent, event.parent is None)
 
+    def names(self, hashes: Iterable[BlockHash]) -> bool:
+        """Whether any of these was ever stored here, also as a block that is not indexed."""
+        return not self._own.keys().isdisjoint(hashes)
+
     def adopt(self, event: BlockStored, origin: Resolver) -> Chain:
-        """Resolve an event without tokens through the space whose hashes it uses (vLLM's own offloading)."""
+        """Resolve an event through the space whose hashes it uses: vLLM's own offloading names blocks as the GPU does.
+
+        It leaves out the tokens, or what besides them went into a block, as a salt; blocks that the GPU's events did
+        not name are left out.
+        """
+        if event.attention not in WHOLE_PREFIX_ATTENTION:
+            raise UnresolvedError("attention_kind")
+        if not origin.follows_group(event.group):
+            raise UnresolvedError("other_group")
         pairs = [(hash_, own) for hash_ in event.hashes if (own := self.own(hash_) or origin.own(hash_))]
         if not pairs:
             raise UnresolvedError("placeholder")
         if self.block_size == 0:
             self.block_size, self._group = origin.block_size, event.group
         self._own.update(pairs)
+        for _, own in pairs:
+            if (parent := origin.parent(own)) != EXCLUDED:
+                self._parents.setdefault(own, parent)
         return Chain([own for _, own in pairs], EXCLUDED, rooted=False)
 
     def forget_unowned(self, owned: OwnedBlocks) -> None:
@@ -125,6 +162,31 @@ class Resolver:
             del self._own[hash_]
             self._parents.pop(own, None)
 
+    @property
+    def spare(self) -> int:
+        """Entries beyond what was ever owned at once: what they name is gone, most likely."""
+        return max(0, len(self._own) - self._most_owned)
+
+    def trim(self, owned: OwnedBlocks, *, to_owned: bool) -> Generator[None, None, int]:
+        """Forget the oldest entries that are spare, step by step, a millisecond each; how many that were.
+
+        ``to_owned``: all that are not owned, which may be wanted still where what is held is not known any more.
+        """
+        if to_owned:
+            self._most_owned = len(owned)
+        forgotten = 0
+        for position, hash_ in enumerate(list(self._own)):
+            if not self.spare:
+                break
+            own = self._own.get(hash_)
+            if own is not None and own not in owned:
+                del self._own[hash_]
+                self._parents.pop(own, None)
+                forgotten += 1
+            if position % _TRIM_STEP == 0:
+                yield
+        return forgotten
+
     def _check(self, event: BlockStored) -> None:
         if event.attention not in WHOLE_PREFIX_ATTENTION:
             raise UnresolvedError("attention_kind")
@@ -132,10 +194,10 @@ class Resolver:
             raise UnresolvedError("unnamed_lora")  # up to vLLM 0.12: an id that says nothing to another process
         if len(event.tokens) != len(event.hashes) * event.block_size * TOKEN_BYTES or event.block_size == 0:
             raise UnresolvedError("shape")
-        if self.block_size == 0:
-            self._group = event.group
-        elif event.group != self._group:
+        if not self.follows_group(event.group):
             raise UnresolvedError("other_group")
+        if self._group is None:
+            self._group = event.group
         if event.block_size < self.block_size:
             raise UnresolvedError("partial_block")  # vLLM may cache the filled part of a block; we count full ones
         self.block_size = event.block_size

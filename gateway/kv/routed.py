@@ -5,8 +5,9 @@ long before the replica announces them. Synchronous, and told the time: no loop,
 
 A prompt's blocks are expected while its request is in flight, counted, and for a moment after, in which
 events confirm them. On a replica that sends no events they are all that is ever known: kept for a while,
-the least recently used going first, never more than the replica's capacity. Deeper blocks always go before
-the shallower ones of their prompt, so that what is expected has no holes.
+the least recently used going first, never more than the replica's cache can hold beside what is in flight
+and beside the answers, which engines keep like prompts. Deeper blocks always go before the shallower ones of
+their prompt, so that what is expected has no holes.
 
 Times are seconds on any monotonic clock.
 """
@@ -17,41 +18,27 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gateway.fleet.replica_key import ReplicaKey
+from gateway.kv.expected_blocks import NEVER, ExpectedBlocks
 from gateway.kv.index import Chains
 from gateway.kv.owner_masks import OwnerMasks
 
 _GRACE_S = 1.0
 _KEPT_S = 1800.0
-_DEFAULT_CAPACITY = 16_384  # blocks
+_DEFAULT_CAPACITY = 262_144  # tokens
 _MOST_GONE = 10_000  # blocks forgotten in one step, which takes 3 ms; the rest goes with the next
-_NEVER = float("inf")
 _NONE_IN_FLIGHT: Mapping[int, int] = {}
 
 
 class RoutedEntry:
     """One request in flight, as :meth:`Routed.add` made it. For :meth:`Routed.end`, once."""
 
-    __slots__ = ("blocks", "ended", "replica")
+    __slots__ = ("block_size", "blocks", "ended", "replica")
 
-    def __init__(self, replica: _Replica, blocks: Sequence[int]) -> None:
+    def __init__(self, replica: ExpectedBlocks, blocks: Sequence[int], block_size: int = 0) -> None:
         self.replica = replica
         self.blocks = blocks
+        self.block_size = block_size  # tokens
         self.ended = False
-
-
-class _Replica:
-    """What is expected of one replica. A block's bit is set while it is in any of the three dictionaries."""
-
-    __slots__ = ("bit", "block_size", "capacity", "grace", "in_flight", "kept", "next_gone_s")
-
-    def __init__(self, bit: int, capacity: int) -> None:
-        self.bit = bit
-        self.capacity = capacity  # blocks
-        self.block_size = 0  # tokens; of the prompt added last
-        self.in_flight: dict[int, int] = {}  # block -> requests that have it
-        self.grace: OrderedDict[int, float] = OrderedDict()  # block -> when it goes, soonest first
-        self.kept: OrderedDict[int, float] = OrderedDict()
-        self.next_gone_s = _NEVER  # nothing goes before that
 
 
 class Routed:
@@ -64,7 +51,7 @@ class Routed:
         self._kept_s = kept_s
         self._default_capacity = default_capacity
         self._masks = OwnerMasks()
-        self._replicas: dict[ReplicaKey, _Replica] = {}
+        self._replicas: dict[ReplicaKey, ExpectedBlocks] = {}
         self._keys: dict[int, ReplicaKey] = {}  # by bit
 
     def __repr__(self) -> str:
@@ -74,29 +61,41 @@ class Routed:
     def add(self, key: ReplicaKey, chains: Chains, *, now: float) -> RoutedEntry:
         """A prompt is on its way to ``key``: expect all its full blocks there.
 
-        Of several chains the one with the smallest blocks is used; with none nothing is expected.
+        Of several chains the one with the smallest blocks is used; with none nothing is expected. What is left of
+        prompts with blocks of another size is forgotten.
         """
         replica = self._replica(key)
         self._expire(replica, now)
         if not chains:
             return RoutedEntry(replica, ())
-        replica.block_size = min(chains)
-        blocks = chains[replica.block_size]
+        block_size = min(chains)
+        if block_size != replica.block_size:
+            self._forget(replica, (replica.grace, replica.kept))
+            replica.block_size = block_size
+        blocks = chains[block_size]
         self._masks.add(replica.bit, blocks)
         in_flight = replica.in_flight
         for block in blocks:
             in_flight[block] = in_flight.get(block, 0) + 1
-        return RoutedEntry(replica, blocks)
+        if replica.kept:
+            self._keep_to_capacity(replica)
+        return RoutedEntry(replica, blocks, block_size)
 
-    def end(self, entry: RoutedEntry, *, now: float, keep: bool) -> None:
-        """The request is over, however it ended. ``keep``: its replica sends no events. Idempotent."""
+    def end(self, entry: RoutedEntry, *, now: float, keep: bool, answer_blocks: float = 0.0) -> None:
+        """The request is over, however it ended. ``keep``: its replica sends no events. Idempotent.
+
+        ``answer_blocks``: how many its answer fills; the engine keeps them too.
+        """
         if entry.ended:
             return
         entry.ended = True
         replica = entry.replica
+        keep = keep and entry.block_size == replica.block_size
         lingering = replica.kept if keep else replica.grace
         gone_s = now + (self._kept_s if keep else self._grace_s)
         replica.next_gone_s = min(replica.next_gone_s, gone_s)
+        if keep and entry.blocks:
+            replica.keep_answer(entry.blocks, round(answer_blocks), gone_s)
         in_flight, take, move_to_end = replica.in_flight, replica.in_flight.pop, lingering.move_to_end
         for block in reversed(entry.blocks):
             requests = take(block, 0)
@@ -128,19 +127,44 @@ class Routed:
         replica = self._replicas.get(key)
         return replica.in_flight if replica else _NONE_IN_FLIGHT
 
-    def set_capacity(self, key: ReplicaKey, blocks: int) -> None:
-        """How many blocks the replica's cache has: no more than that are kept."""
+    def set_capacity(self, key: ReplicaKey, tokens: int) -> None:
+        """How many tokens the replica's cache holds: no more than that are kept."""
         replica = self._replica(key)
-        replica.capacity = blocks
-        self._keep_to_capacity(replica)
+        if tokens != replica.capacity:
+            replica.capacity = tokens
+            self._keep_to_capacity(replica)
 
     def forget_kept(self, key: ReplicaKey) -> None:
         """Events tell of the replica again: what was kept for want of them counts no more."""
         replica = self._replicas.get(key)
-        if replica is not None and replica.kept:
-            gone = list(replica.kept)
-            replica.kept.clear()
-            self._stop_expecting(replica, gone)
+        if replica is not None:
+            self._forget(replica, (replica.kept,))
+
+    def forget_past(self, key: ReplicaKey) -> None:
+        """The replica's cache was emptied: only what is in flight is expected there."""
+        replica = self._replicas.get(key)
+        if replica is not None:
+            self._forget(replica, (replica.grace, replica.kept))
+
+    def expire(self, now: float) -> None:
+        """Forget what is expected no more, also where nobody asks for it. Much of it takes several calls."""
+        for replica in self._replicas.values():
+            self._expire(replica, now)
+
+    def forget_oldest(self, most: int) -> int:
+        """Keep up to ``most`` blocks fewer, of the replica where one was kept longest; how many that were."""
+        keeping = [replica for replica in self._replicas.values() if replica.kept]
+        if not keeping:
+            return 0
+        replica = min(keeping, key=lambda each: next(iter(each.kept.values())))
+        before = len(replica.kept)
+        self._stop_expecting(replica, replica.take_oldest(most))
+        return before - len(replica.kept)
+
+    @property
+    def entries(self) -> int:
+        """What its memory is proportional to: blocks in flight, in grace or kept, by replica."""
+        return sum([replica.entries for replica in self._replicas.values()])
 
     def drop(self, key: ReplicaKey) -> None:
         """Forget a replica. Its entries may still be ended."""
@@ -150,10 +174,10 @@ class Routed:
             self._masks.retire(replica.bit)
             replica.bit = 0
 
-    def _replica(self, key: ReplicaKey) -> _Replica:
+    def _replica(self, key: ReplicaKey) -> ExpectedBlocks:
         replica = self._replicas.get(key)
         if replica is None:
-            replica = _Replica(self._masks.new_owner(), self._default_capacity)
+            replica = ExpectedBlocks(self._masks.new_owner(), self._default_capacity)
             self._replicas[key] = replica
             self._keys[replica.bit] = key
         return replica
@@ -164,10 +188,10 @@ class Routed:
             owners ^= bit
             yield self._keys[bit]
 
-    def _expire(self, replica: _Replica, now: float) -> None:
+    def _expire(self, replica: ExpectedBlocks, now: float) -> None:
         if now < replica.next_gone_s:
             return
-        replica.next_gone_s = _NEVER
+        replica.next_gone_s = NEVER
         for lingering in (replica.grace, replica.kept):
             gone: list[int] = []
             for block, gone_s in lingering.items():
@@ -178,17 +202,30 @@ class Routed:
             for block in gone:
                 del lingering[block]
             if gone:
-                self._stop_expecting(replica, gone)
+                self._stop_expecting(replica, replica.blocks_of(gone))
 
-    def _keep_to_capacity(self, replica: _Replica) -> None:
-        gone: list[int] = []
-        while len(replica.kept) > replica.capacity:
-            gone.append(replica.kept.popitem(last=False)[0])
-        if gone:
-            self._stop_expecting(replica, gone)
+    def _forget(self, replica: ExpectedBlocks, lingering: Iterable[OrderedDict[int, float]]) -> None:
+        for expected in lingering:
+            if expected:
+                gone = list(expected)
+                expected.clear()
+                self._stop_expecting(replica, replica.blocks_of(gone))
 
-    def _stop_expecting(self, replica: _Replica, gone: Iterable[int]) -> None:
+    def _keep_to_capacity(self, replica: ExpectedBlocks) -> None:
+        """What is in flight takes its place first, as in the engine."""
+        if not (replica.bit and replica.block_size):
+            return
+        capacity, left = replica.capacity // replica.block_size, _MOST_GONE
+        while replica.kept and left > 0:
+            excess = self._masks.blocks_of(replica.bit) + replica.answer_blocks - capacity
+            if excess <= 0:
+                return
+            self._stop_expecting(replica, replica.take_oldest(min(excess, left)))
+            left -= excess
+
+    def _stop_expecting(self, replica: ExpectedBlocks, gone: Iterable[int]) -> None:
         in_flight, grace, kept = replica.in_flight, replica.grace, replica.kept
         if replica.bit:
             lost = [block for block in gone if block not in in_flight and block not in grace and block not in kept]
-            self._masks.remove(replica.bit, lost)
+            if lost:
+                self._masks.remove(replica.bit, lost)

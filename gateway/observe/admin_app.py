@@ -1,4 +1,4 @@
-"""The admin port, a FastAPI app: /status, /replicas and orders. With a token set, every request must carry it.
+"""The admin port, a FastAPI app: /status, /replicas, /explain, orders. With a token set, every request must carry it.
 
 Without one it listens on loopback, where web pages reach it through the browser of whoever sits there: by another
 origin, or by a name of theirs that their DNS turns into 127.0.0.1. Both are refused.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from gateway import __version__
@@ -23,8 +23,12 @@ def admin_app(
     replicas: Callable[[], list[dict[str, object]]],
     token: str,
     desk: Desk | None = None,
+    more: Iterable[APIRouter] = (),
 ) -> FastAPI:
-    """Build it. ``token`` "" asks for none: then the port must be loopback. Without a ``desk`` no orders are taken."""
+    """Build it. ``token`` "" asks for none: then the port must be loopback. Without a ``desk`` no orders are taken.
+
+    ``more``: further routes.
+    """
     app = FastAPI(title="Prefixway admin", version=__version__, docs_url=None, redoc_url=None)
     guard(app, token)
 
@@ -39,6 +43,8 @@ def admin_app(
 
     if desk is not None:
         app.include_router(order_routes(desk))
+    for routes in more:
+        app.include_router(routes)
     return app
 
 

@@ -15,10 +15,9 @@ from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
 from gateway.kv.feed_stats import FeedStats
+from gateway.kv.index_budget import IndexBudget
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.tiers import Tier
-
-BYTES_PER_OWNER = 300  # as `python -m benchmarks.kv` measures it
 
 _ReplicaValue = Callable[[Replica], float | None]
 
@@ -33,6 +32,7 @@ class FleetMetrics(Collector):
         feeds: Callable[[], Mapping[ReplicaKey, FeedStats]],
         speeds: Speeds,
         *,
+        budget: IndexBudget,
         unknown_settings: int,
         log_lines_dropped: Callable[[], int],
         retries_refused: Callable[[], int],
@@ -42,6 +42,7 @@ class FleetMetrics(Collector):
         self._index = index
         self._feeds = feeds
         self._speeds = speeds
+        self._budget = budget
         self._unknown_settings = unknown_settings
         self._log_lines_dropped = log_lines_dropped
         self._retries_refused = retries_refused
@@ -50,9 +51,7 @@ class FleetMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from self._replicas()
         yield from self._events()
-        owners = self._index.block_owners()
-        yield _gauge("index_block_owners", "Pairs of block and owner in the index", owners)
-        yield _gauge("index_bytes", "Its memory, estimated, counts and resolvers included", owners * BYTES_PER_OWNER)
+        yield from self._memory()
         yield _gauge("prefill_calibration", "Actual over predicted prefill seconds", self._speeds.rates.calibration)
         dropped = _counter("access_log_lines_dropped", "Lines that standard output did not take in time")
         dropped.add_metric((), self._log_lines_dropped())
@@ -61,6 +60,17 @@ class FleetMetrics(Collector):
         refused.add_metric((), self._retries_refused())
         yield refused
         yield _gauge("settings_unknown", "Names in the environment that are no setting", self._unknown_settings)
+
+    def _memory(self) -> Iterable[Metric]:
+        budget = self._budget
+        yield _gauge("index_block_owners", "Pairs of block and owner in the index", self._index.block_owners())
+        yield _gauge("index_bytes", "Memory of all that is known of caches, estimated", budget.used_bytes)
+        if budget.limit_bytes is not None:
+            yield _gauge("index_bytes_limit", "What that may be", budget.limit_bytes)
+        given_up = _counter("index_given_up", "Entries that were given up to stay below it, by kind", "kind")
+        for kind, count in budget.given_up.items():
+            given_up.add_metric((kind,), count)
+        yield given_up
 
     def _replicas(self) -> Iterable[Metric]:
         now = self._clock()
@@ -103,7 +113,7 @@ class FleetMetrics(Collector):
         )
         for key, stats in self._feeds().items():
             replica = (key.replica_id,)
-            trust.add_metric(replica, stats.state.trust)
+            trust.add_metric(replica, stats.trust)
             decoded.add_metric(replica, stats.decoded)
             batches.add_metric(replica, stats.batches)
             gaps.add_metric(replica, stats.gaps)

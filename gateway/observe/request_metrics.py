@@ -24,8 +24,6 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 _SHORT_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 
 _STATUS_CLASSES = ("none", *(f"{first}xx" for first in range(1, 10)))  # by status // 100
-_USAGE, _UNVERIFIED = ("usage",), ("unverified",)
-_PREDICTED, _ACTUAL = ("predicted",), ("actual",)
 
 
 class _Families:
@@ -45,8 +43,6 @@ class _Families:
         self.prompt_tokens = _counts("prompt_tokens", "Prompt tokens of requests with a decision", "model_name")
         self.predicted = _counts("cached_tokens_predicted", "Prompt tokens held by the chosen replica", "model_name")
         self.avoided_s = _counts("prefill_seconds_avoided", "Predicted seconds the caches spared", "model_name")
-        self.predictions = _counts("predictions", "Predictions by what they could be compared with", "source")
-        self.compared = _counts("cached_tokens_compared", "Both sides of predictions that usage told", "side")
         self.queued = _histogram("queue_seconds", "Requests that waited for a place: how long", _SECONDS)
         self.retries = _counts("retries", "Attempts after a request's first", "model_name")
         self.refused = _counts("refused", "Requests answered with an error of the gateway's own", "code")
@@ -129,20 +125,9 @@ class RequestMetrics(Collector):
         series.encode.add(encode_s)
         series.hash.add(hash_s)
         series.match.add(match_s)
-        self._observe_prediction(series, exchange, decision)
-
-    def _observe_prediction(self, series: _ModelSeries, exchange: Exchange, decision: Decision) -> None:
-        families, predicted_tokens = self._families, decision.confirmed.usable
         families.prompt_tokens[series.model_labels] += decision.prompt_tokens
-        families.predicted[series.model_labels] += predicted_tokens
+        families.predicted[series.model_labels] += decision.confirmed.usable
         families.avoided_s[series.model_labels] += decision.avoided_s
-        cached_tokens = exchange.usage.cached_tokens if exchange.usage is not None else None
-        if not decision.prompt_tokens or decision.incomparable or cached_tokens is None:
-            families.predictions[_UNVERIFIED] += 1
-            return
-        families.predictions[_USAGE] += 1
-        families.compared[_PREDICTED] += predicted_tokens
-        families.compared[_ACTUAL] += cached_tokens
 
     def _series_of(self, model: str, strategy: str) -> _ModelSeries:
         series = self._series.get((model, strategy))

@@ -32,10 +32,12 @@ class Status:
         settings: Mapping[str, str],
         unknown_settings: tuple[str, ...],
         clock: Callable[[], float],
-        more: Mapping[str, Callable[[], Mapping[str, object]]] | None = None,
+        more: Mapping[str, Callable[[], object]] | None = None,
+        truth: Callable[[ReplicaKey], Mapping[str, object]] | None = None,
     ) -> None:
         """``shared``: the index, and the processes that share it. ``orders``: those in force. ``tokenizers``: by base
-        model, what encodes its prompts. ``more``: further parts of the page, by their names.
+        model, what encodes its prompts. ``more``: further parts of the page, by their names. ``truth``: what became of
+        predictions of a replica.
         """
         self._pool = pool
         self._index = index
@@ -50,6 +52,7 @@ class Status:
         self._unknown_settings = unknown_settings
         self._clock = clock
         self._more = more or {}
+        self._truth = truth or (lambda _: {})
         self._started_s = clock()
 
     def status(self) -> dict[str, object]:
@@ -70,7 +73,7 @@ class Status:
                 "decode_s": round(self._speeds.decode_s, 3),
                 "output_tokens": round(self._speeds.output_tokens, 1),
             },
-            **{name: dict(part()) for name, part in self._more.items()},
+            **{name: part() for name, part in self._more.items()},
             "replicas": self.replicas(),
             "settings": dict(self._settings),
             "unknown_settings": list(self._unknown_settings),
@@ -100,6 +103,7 @@ class Status:
             "incarnation": replica.key.incarnation,
             "healthy": server.healthy,
             "fault": server.fault,
+            "asleep": server.asleep,
             "draining": server.draining,
             "drained": server.drained,
             "stalled": server.is_stalled(now),
@@ -114,10 +118,12 @@ class Status:
             "running": report.running,
             "kv_usage": report.kv_usage,
             "kv_blocks": report.kv_blocks,
+            "kv_tokens": report.kv_tokens,
             "prefix_queries": report.prefix_queries,
             "prefix_hits": report.prefix_hits,
             "owned_blocks": {tier.name.lower(): self._index.owned(replica.key, tier) for tier in Tier},
             "events": self._events(self._feed(replica.key)),
+            "truth": dict(self._truth(replica.key)),
         }
 
     def _events(self, stats: FeedStats | None) -> dict[str, object]:
@@ -125,7 +131,8 @@ class Status:
             return {"state": "off"}
         return {
             "state": stats.state.label,
-            "trust": stats.state.trust,
+            "trust": round(stats.trust, 4),
+            "trust_reason": stats.trust_reason,
             "batches": stats.batches,
             "decoded": stats.decoded,
             "dropped": dict(stats.dropped),
@@ -139,5 +146,6 @@ class Status:
             "last_sequence": stats.last_sequence,
             "since": stats.since,
             "lag_s": stats.lag_s,
+            "late_s": round(stats.late_s, 4),
             "block_sizes": {tier.name.lower(): size for tier, size in stats.block_sizes.items()},
         }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from gateway.prompt.json_body import JsonBody
-from gateway.prompt.messages import Message, read_messages
+from gateway.prompt.messages import Message, first_gap, read_messages
+from gateway.prompt.template_manners import TemplateManners
 from gateway.prompt.tools import Tool, read_tools
 from gateway.prompt.unrendered import Unrendered
 
@@ -32,8 +33,9 @@ _UNSET = (None, "auto")  # vLLM's merge_kwargs: such values do not override
 
 @dataclass(slots=True)
 class ChatPrompt:
-    """``messages`` and ``tools`` are normalised; ``raw_*`` are the client's, for the engine's /tokenize. Nobody changes
-    one that was parsed.
+    """``messages`` and ``tools`` are normalised; ``raw_*`` are the client's, for the engine's /tokenize. ``gap`` says
+    why only the text before some message's part can be known; "": all of it can. ``suit`` makes the one for the model's
+    templates, where it depends on them. Nobody changes one that was parsed.
     """
 
     messages: Sequence[Message]
@@ -43,6 +45,11 @@ class ChatPrompt:
     continue_final_message: bool
     raw_messages: Sequence[Any]
     raw_tools: Sequence[Any] | None
+    gap: str = field(init=False)
+    suit: Callable[[TemplateManners], ChatPrompt] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        self.gap = first_gap(self.messages)
 
     @classmethod
     def parse(cls, body: JsonBody) -> Self:

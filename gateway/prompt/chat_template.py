@@ -9,7 +9,7 @@ jinja can cost seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -19,9 +19,10 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from gateway.prompt.beginning import common_beginning
 from gateway.prompt.chat_prompt import ChatPrompt
 from gateway.prompt.content_format import content_format
-from gateway.prompt.messages import Message, in_format
+from gateway.prompt.messages import Message, fill_gaps, in_format
 from gateway.prompt.unrendered import Unrendered
 
 # What a template can raise on messages it was not written for; the engine answers 400 to all of it.
@@ -38,6 +39,8 @@ _TEMPLATE_FAULTS = (
 _DICT_ATTRIBUTES = frozenset(dir(dict))
 # Marks where the final message ends; the trailing space shows whether the template strips it.
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+# Two texts that no template and no client writes, with no common beginning.
+_FILLERS = ("\ue123GAP", "\uf456GAP")
 
 
 class _Generation(Extension):
@@ -76,7 +79,7 @@ class ChatTemplate:
         environment = _environment(now)
         tree = environment.parse(source)
         self._template = environment.from_string(source)
-        self._source = source
+        self.source = source
         self._environment = environment
         self._constants = {**environment.globals, "documents": None, **special_tokens}
         self._variables = find_undeclared_variables(tree)
@@ -84,10 +87,26 @@ class ChatTemplate:
         self.content_format = content_format(tree)
 
     def render(self, chat: ChatPrompt) -> str:
-        """The prompt's text. Raises :class:`Unrendered` where the engine would answer 400."""
+        """The prompt's text; of a chat with a gap, only what is certain to come before it.
+
+        Raises :class:`Unrendered` where the engine would answer 400.
+        """
+        if not chat.gap:
+            return self._rendered(chat.messages, chat)
+        return common_beginning(*(self._rendered(filled, chat) for filled in self._filled(chat)))
+
+    def _filled(self, chat: ChatPrompt) -> Iterator[list[Message]]:
+        """The chat as the engine renders it, and with texts in the place of all else. What a template writes in front
+        of its first gap, and for the sake of one, is not in both.
+        """
+        for filler, keep_parts in zip(_FILLERS, (True, False)):
+            yield fill_gaps(chat.messages, self.content_format, filler, keep_parts=keep_parts)
+
+    def _rendered(self, normal: Sequence[Message], chat: ChatPrompt) -> str:
+        """``normal``: the chat's messages, normalised and without gaps."""
         if chat.continue_final_message and chat.add_generation_prompt:
             raise Unrendered("template_error")
-        messages = self._conversation(chat)
+        messages = self._conversation(normal)
         try:
             if chat.continue_final_message:
                 return self._render_open_ended(messages, chat)
@@ -95,8 +114,8 @@ class ChatTemplate:
         except _TEMPLATE_FAULTS:
             raise Unrendered("template_error") from None
 
-    def _conversation(self, chat: ChatPrompt) -> list[Message]:
-        messages = in_format(chat.messages, self.content_format)
+    def _conversation(self, normal: Sequence[Message]) -> list[Message]:
+        messages = in_format(normal, self.content_format)
         if not self._knows_developer and any(message["role"] == "developer" for message in messages):
             return _developer_as_system(messages)
         return messages
@@ -115,7 +134,7 @@ class ChatTemplate:
 
     def _render_open_ended(self, messages: list[Message], chat: ChatPrompt) -> str:
         """The prompt up to the end of the final message's text, so that the model goes on inside it."""
-        if "content" not in self._source:
+        if "content" not in self.source:
             raise Unrendered("template_error")
         final_text, tagged = _with_tag(messages[-1])
         text = self._render([*messages[:-1], tagged], chat)

@@ -1,4 +1,4 @@
-"""EncodedPrompt: a request's prompt as token ids, or why there are none."""
+"""EncodedPrompt: a request's prompt as token ids, or its beginning, or why there are none."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ class EncodedPrompt:
     """``tokens``: uint32, little-endian, ``count`` of them. Not known: none, and ``reason`` says why, in a
     word.
 
-    Only with ``remote_tokenize`` are there both: a replica tokenized, at the price of a call.
+    There are both with ``remote_tokenize`` (a replica tokenized, at the price of a call), and where the prompt is not
+    ``complete``: then the tokens are only its beginning, and ``reason`` says why.
     """
 
     tokens: bytes
     count: int
     reason: str = ""
+    complete: bool = True
 
     @classmethod
     def of(cls, tokens: bytes, reason: str = "") -> Self:
         return cls(tokens, len(tokens) // TOKEN_BYTES, reason)
+
+    @classmethod
+    def beginning(cls, tokens: bytes, reason: str) -> Self:
+        """Unknown if there are none."""
+        return cls(tokens, len(tokens) // TOKEN_BYTES, reason, complete=not tokens)
 
     @classmethod
     def unknown(cls, reason: str) -> Self:

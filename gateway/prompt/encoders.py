@@ -84,6 +84,7 @@ class EncoderRegistry:
             chat_encoder=self._fallback(model, "no_template"),
             executor=self._executor,
             max_prompt_chars=self._max_prompt_chars,
+            native_chats=found.files.native_chats,
         )
 
     def _find(self, model: str, root: str) -> tuple[FoundTokenizer, Tokenizer]:

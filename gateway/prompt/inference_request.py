@@ -7,25 +7,35 @@ routed without a prompt (``unrendered``) and judged by the engine.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from gateway.errors import BadRequest
+from gateway.prompt.anthropic_prompt import read_anthropic
+from gateway.prompt.chat_form import read_chat_batch
 from gateway.prompt.chat_prompt import ChatPrompt
 from gateway.prompt.form_body import FormBody
 from gateway.prompt.json_body import JsonBody, is_unicode, read_flag
+from gateway.prompt.pooling_prompt import read_pooling
+from gateway.prompt.responses_prompt import read_responses
+from gateway.prompt.text_prompts import Prompt, read_prompts
 from gateway.prompt.unrendered import Unrendered
-
-Prompt = str | tuple[int, ...]
+from gateway.prompt.unusual_fields import unusual
 
 _DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's, and vLLM's, max_tokens of /v1/completions
 _WITHOUT_ENGINE = frozenset({"tokenize", "render", ""})  # "": of no inference
-_WITHOUT_OUTPUT = frozenset({"embeddings", "pooling", "scoring", "tokenize", "render"})
-#: Without any of these a prompt is what it looks like, and ``usage`` says what the prefix cache held of it.
-_UNUSUAL = frozenset(
-    {"cache_salt", "echo", "kv_transfer_params", "n", "prompt_embeds", "prompt_logprobs"}
-    | {"truncate_prompt_tokens", "use_beam_search"}
-)
+_WITHOUT_OUTPUT = frozenset({"scoring", "tokenize", "render"})
+#: Fields of SageMaker's route that make a body a ranking or a scoring.
+_PAIRS = frozenset({"query", "queries", "documents", "data_1", "text_1"})
+_READERS: Mapping[str, Callable[[JsonBody], ChatPrompt | tuple[Prompt, ...]]] = {
+    "chat": ChatPrompt.parse,
+    "chat_batch": read_chat_batch,
+    "completions": lambda body: read_prompts(body.get("prompt")),
+    "responses": read_responses,
+    "messages": read_anthropic,
+    "pooling": read_pooling,
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -37,16 +47,16 @@ class InferenceRequest:
     does not look at prompts does not pay for them.
     """
 
-    route: str  # "chat" | "completions" | "other": what the prompt is made of
+    route: str  # what the prompt is made of: chat, chat_batch, completions, responses, messages, pooling, or "other"
     model: str = ""  # as replicas know it; "": the body names none
     stream: bool = False
-    add_special_tokens: bool = True
+    add_special_tokens: bool = True  # of a pooling it is known once the prompt was read
     cache_salt: str = ""
     session: str = ""
     reads_cache: bool = True  # False: vLLM computes the whole prompt, cached or not
     incomparable: str = ""  # why cached_tokens will not say what the prefix cache held
     max_tokens: int | None = None
-    includes_usage: bool = True
+    includes_usage: bool = True  # False: nothing will, unless a stream option asks for it
     size: int = 0  # bytes of the body: no prompt has more characters
     response_id: str = ""  # of the stored response that it asks for, or goes on from
     stores_response: bool = True  # of responses: False: nobody can ask for it, or go on from it
@@ -85,10 +95,21 @@ class InferenceRequest:
             return cls._other(0, session=session, response_id=response_id, asks_engine=False)
         if kind == "control":
             return cls._of_anything(body, session)
-        fields = JsonBody.parse(body)
+        return cls._of_json(kind, JsonBody.parse(body), session)
+
+    @classmethod
+    def _of_json(cls, kind: str, body: JsonBody, session: str) -> Self:
+        if kind == "responses":
+            return cls._of_responses(body, session)
+        if kind == "chat_batch":
+            return cls._of_chats(body, session)
+        if kind == "messages":
+            return cls._of_messages(body, session)
+        if kind in ("embeddings", "pooling"):
+            return cls._of_pooling(body, session)
         if kind == "invocations":
-            return cls._of_invocation(fields, session)
-        return cls._of_fields(kind, fields, session)
+            return cls._of_invocation(body, session)
+        return cls._of_fields(kind, body, session)
 
     @property
     def unrendered(self) -> str:
@@ -116,12 +137,15 @@ class InferenceRequest:
 
     def _read_prompt(self, body: JsonBody) -> None:
         try:
-            if self.route == "chat":
-                self._chat = ChatPrompt.parse(body)
+            prompt = _READERS[self.route](body)
+            if isinstance(prompt, ChatPrompt):
+                self._chat = prompt
             else:
-                self._prompts = _read_prompts(body.get("prompt"))
+                self._prompts = prompt
         except Unrendered as unknown:
             self._unrendered = unknown.reason
+        if self.route == "pooling":
+            self.add_special_tokens = body.flag("add_special_tokens", default=self._chat is None)
         self._unread = None
 
     # By what a body is
@@ -134,6 +158,13 @@ class InferenceRequest:
         return request._with_prompt(body, session, prompts=1)
 
     @classmethod
+    def _of_chats(cls, body: JsonBody, session: str) -> Self:
+        """Several at once. They cannot stream."""
+        request = cls._of_chat(body, session)
+        request.route, request.incomparable = "chat_batch", "several_prompts"
+        return request
+
+    @classmethod
     def _of_completions(cls, body: JsonBody, session: str) -> Self:
         tokens, prompt = body.integer("max_tokens"), body.get("prompt")
         request = cls("completions", max_tokens=_DEFAULT_COMPLETION_TOKENS if tokens is None else tokens)
@@ -141,18 +172,41 @@ class InferenceRequest:
         several = isinstance(prompt, list) and prompt and not isinstance(prompt[0], int)
         return request._with_prompt(body, session, prompts=len(prompt) if several else 1)
 
+    @classmethod
+    def _of_responses(cls, body: JsonBody, session: str) -> Self:
+        """Its usage always tells the cached tokens. vLLM adds special tokens to what a template made of it."""
+        request = cls("responses", max_tokens=body.integer("max_output_tokens"))
+        request.response_id = body.text("previous_response_id")
+        request.stores_response = body.flag("store", default=True)
+        return request._readable(body, session)
+
+    @classmethod
+    def _of_messages(cls, body: JsonBody, session: str) -> Self:
+        """Its streams always end with their usage."""
+        return cls("messages", max_tokens=body.integer("max_tokens"), add_special_tokens=False)._readable(body, session)
+
+    @classmethod
+    def _of_pooling(cls, body: JsonBody, session: str) -> Self:
+        request = cls("pooling", max_tokens=0)._readable(body, session)
+        request.incomparable = "pooling"  # its usage never tells the cached tokens
+        return request
+
     def _with_prompt(self, body: JsonBody, session: str, *, prompts: int) -> Self:
-        """The fields that chat and completions share."""
-        self._common(body, session)
+        """Chat and completions."""
+        self._readable(body, session)
         self.includes_usage = not self.stream or _asks_for_usage(body.get("stream_options"))
-        if body.is_outline:
-            self._unrendered = "too_long"
-        else:
-            self._unread = body
-        if not _UNUSUAL.isdisjoint(body.fields):
-            self._look_closer(body)
         if not self.incomparable:
             self.incomparable = "several_prompts" if prompts > 1 else "" if self.includes_usage else "no_usage"
+        return self
+
+    def _readable(self, body: JsonBody, session: str) -> Self:
+        """The fields of everything that has a prompt to read."""
+        self._common(body, session)
+        found = unusual(self.route, body)
+        self.cache_salt, self.incomparable, self.reads_cache = found.cache_salt, found.incomparable, found.reads_cache
+        self._unrendered = found.unrendered or ("too_long" if body.is_outline else "")
+        if not self._unrendered:
+            self._unread = body
         return self
 
     def _common(self, body: JsonBody, session: str) -> None:
@@ -163,30 +217,14 @@ class InferenceRequest:
         self.size = body.size
         self.is_outline = body.is_outline
 
-    def _look_closer(self, body: JsonBody) -> None:
-        """A prompt that is not what it looks like, or of which ``usage`` tells something else."""
-        logprobs = body.fields.get("top_logprobs", 0) if self.route == "chat" else body.get("logprobs")
-        echoes_logprobs = logprobs is not None and body.flag("echo", default=False)
-        wants_logprobs = body.get("prompt_logprobs") is not None
-        self.cache_salt = body.text("cache_salt")
-        self.reads_cache = not (wants_logprobs or echoes_logprobs)
-        self.incomparable = _why_incomparable(body, wants_logprobs, echoes_logprobs)
-        if unknown := _why_unknown(body):
-            self._unrendered, self._unread = unknown, None
-
     @classmethod
     def _of_fields(cls, kind: str, body: JsonBody, session: str) -> Self:
         """Inference whose prompt is not read."""
         request = cls._other(0, asks_engine=kind not in _WITHOUT_ENGINE)
         request._common(body, session)
-        if kind in _WITHOUT_OUTPUT:
-            request.max_tokens = 0
-            return request
-        if kind == "responses":
-            request.response_id = body.text("previous_response_id")
-            request.stores_response = body.flag("store", default=True)
-        limit = body.integer("max_output_tokens")
-        request.max_tokens = body.integer("max_tokens") if limit is None else limit
+        request.max_tokens = 0 if kind in _WITHOUT_OUTPUT else body.integer("max_tokens")
+        if kind == "scoring":
+            request._unrendered = "pairs"
         return request
 
     @classmethod
@@ -196,7 +234,7 @@ class InferenceRequest:
             return cls._of_chat(body, session)
         if body.get("prompt") is not None:
             return cls._of_completions(body, session)
-        return cls._of_fields("pooling", body, session)
+        return cls._of_json("pooling" if _PAIRS.isdisjoint(body.fields) else "scoring", body, session)
 
     @classmethod
     def _of_upload(cls, form: FormBody, session: str) -> Self:
@@ -237,48 +275,5 @@ def _model(body: JsonBody) -> str:
     return model
 
 
-def _why_unknown(body: JsonBody) -> str:
-    """Why the tokens the engine will compute are not those of the body's prompt."""
-    if body.get("cache_salt") is not None and not body.text("cache_salt"):
-        return "cache_salt"
-    truncation = body.get("truncate_prompt_tokens")
-    if truncation is not None and truncation != -1:  # -1: only a prompt beyond the context length is cut
-        return "truncated"
-    transfer = body.get("kv_transfer_params")
-    if isinstance(transfer, dict) and transfer.get("prompt_token_ids") is not None:
-        return "forwarded_tokens"
-    return "prompt_embeds" if body.get("prompt_embeds") is not None else ""
-
-
-def _why_incomparable(body: JsonBody, wants_logprobs: bool, echoes_logprobs: bool) -> str:
-    if wants_logprobs:
-        return "prompt_logprobs"
-    if echoes_logprobs:
-        return "echo_logprobs"
-    if body.get("truncate_prompt_tokens") is not None:
-        return "truncated"
-    several = (body.integer("n") or 1) > 1 or body.flag("use_beam_search", default=False)
-    return "several_choices" if several else ""
-
-
 def _asks_for_usage(options: object) -> bool:
     return isinstance(options, dict) and read_flag(options.get("include_usage"), default=False)
-
-
-def _read_prompts(raw: object) -> tuple[Prompt, ...]:
-    """OpenAI's four forms: text, list of texts, token ids, list of lists of token ids."""
-    if isinstance(raw, str):
-        return (raw,)
-    if not isinstance(raw, list) or not raw:
-        raise Unrendered("prompt")
-    if isinstance(raw[0], int):
-        return (_checked_ids(raw),)
-    return tuple(prompt if isinstance(prompt, str) else _checked_ids(prompt) for prompt in raw)
-
-
-def _checked_ids(ids: object) -> tuple[int, ...]:
-    if not isinstance(ids, list) or set(map(type, ids)) != {int}:
-        raise Unrendered("prompt")
-    if min(ids) < 0 or max(ids) >= 1 << 32:
-        raise Unrendered("prompt")
-    return tuple(ids)

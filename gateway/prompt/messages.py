@@ -2,15 +2,16 @@
 
 Two steps, because the second depends on the template: :func:`read_messages` checks and normalises what the
 client sent, :func:`in_format` gives the contents the shape that the template reads. Follows vLLM 0.32
-(``vllm/renderers/chat_utils.py``, and pydantic's field order for ``tool_calls``) for text; anything else
-raises :class:`Unrendered`.
+(``vllm/renderers/chat_utils.py``, and pydantic's field order for ``tool_calls``) for text. A content part that is
+none (:class:`Gap`) stays where it is, so that the text before it can be told; anything else that is odd raises
+:class:`Unrendered`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gateway.prompt.unrendered import Unrendered
 
@@ -31,6 +32,7 @@ _MEDIA = {
     "video": ("video_url", "video_embeds"),
     "prompt_embeds": ("prompt_embeds",),
 }
+_TYPED_MEDIA = frozenset({"image", "audio", "video"})
 _MEDIA_OF_FIELD = {field: medium for medium, fields in _MEDIA.items() for field in fields}
 # Fields of a content part that vLLM knows; it passes all others on to the template beside the text.
 _PART_FIELDS = (
@@ -40,21 +42,57 @@ _PART_FIELDS = (
 _BILLING_LINE = "x-anthropic-billing-header"
 
 
+class Gap(NamedTuple):
+    """A content part whose tokens cannot be known. ``reason``: a word of ours. ``part``: what a template that reads
+    parts gets in its place; ``None``: not known either.
+    """
+
+    reason: str
+    part: dict[str, Any] | None
+
+
+Part = dict[str, Any] | Gap
+
+
 def read_messages(raw: object) -> list[Message]:
     """What the template will see of ``raw``, with ``content`` a string or a list of parts.
 
-    A part is ``{"type": "text", "text": ..}`` or ``{"type": "tool_reference", "name": ..}``. The input stays
-    as it is. Raises :class:`Unrendered`.
+    A part is ``{"type": "text", "text": ..}``, ``{"type": "tool_reference", "name": ..}`` or a :class:`Gap`. The input
+    stays as it is. Raises :class:`Unrendered`.
     """
     if not isinstance(raw, list) or not raw:
         raise Unrendered("messages")
     return [_read_message(message) for message in raw]
 
 
+def first_gap(messages: Iterable[Message]) -> str:
+    """Why what follows some point is not known; "": there is no such point."""
+    for message in messages:
+        content = message["content"]
+        if type(content) is list:
+            for part in content:
+                if type(part) is Gap:
+                    return part.reason
+    return ""
+
+
 def in_format(messages: Sequence[Message], content_format: ContentFormat) -> list[Message]:
     """``messages`` with every content as one string, or as a list of parts (tool answers stay one string)."""
     shape = _as_string if content_format == "string" else _as_parts
     return [{**message, "content": shape(message)} for message in messages]
+
+
+def fill_gaps(
+    messages: Sequence[Message], content_format: ContentFormat, text: str, *, keep_parts: bool
+) -> list[Message]:
+    """``messages`` with ``text`` where the engine puts what stands for a :class:`Gap`.
+
+    For a template that reads strings that is in front of the message's text, wherever the part was: the engine may put
+    it later, never earlier. ``keep_parts``: a template that reads parts gets the gap's own part, where that is known.
+    """
+    if content_format == "openai":
+        return [_filled(message, text, keep_parts=keep_parts) for message in messages]
+    return [_led_by(message, text) if first_gap([message]) else message for message in messages]
 
 
 def _read_message(raw: object) -> Message:
@@ -74,7 +112,7 @@ def _read_message(raw: object) -> Message:
     return message
 
 
-def _read_content(role: str, raw: object) -> str | list[dict[str, Any]]:
+def _read_content(role: str, raw: object) -> str | list[Part]:
     if raw is None:
         return []
     if isinstance(raw, str):
@@ -87,8 +125,8 @@ def _read_content(role: str, raw: object) -> str | list[dict[str, Any]]:
     return list(_without_billing_line(parts)) if role == "system" else parts
 
 
-def _read_part(raw: object) -> dict[str, Any] | None:
-    """One content part; ``None`` if the engine skips it. Raises :class:`Unrendered` for all but text."""
+def _read_part(raw: object) -> Part | None:
+    """One content part; ``None`` if the engine skips it. Raises :class:`Unrendered` where it is none at all."""
     if isinstance(raw, str):
         return {"type": "text", "text": raw}
     if not isinstance(raw, dict):
@@ -96,19 +134,27 @@ def _read_part(raw: object) -> dict[str, Any] | None:
     kind = raw.get("type")
     medium = _medium(raw, kind)
     if medium:
-        raise Unrendered(medium)
+        return Gap(medium, _medium_part(medium, raw))
     field = _TEXT_FIELD.get(kind) if isinstance(kind, str) else None
     if field is None or raw.get("uuid") is not None:
-        raise Unrendered("content")
+        return Gap("content", None)
     value = raw.get(field)
     if value is None and kind in ("text", "refusal"):
         return None
     if not isinstance(value, str):
-        raise Unrendered("content")
+        return Gap("content", None)
     if kind == "tool_reference":
         return {"type": kind, "name": value}
-    extra = {name: raw[name] for name in raw if name not in _PART_FIELDS}
-    return {"type": "text", "text": value, **extra}
+    return {"type": "text", "text": value, **_extra_fields(raw)}
+
+
+def _medium_part(medium: str, raw: dict[str, Any]) -> dict[str, Any] | None:
+    """What the engine hands to a template that reads parts; of prompt embeddings it is a text of its own."""
+    return {"type": medium, **_extra_fields(raw)} if medium in _TYPED_MEDIA else None
+
+
+def _extra_fields(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in _PART_FIELDS}
 
 
 def _medium(part: dict[str, Any], kind: object) -> str:
@@ -118,8 +164,11 @@ def _medium(part: dict[str, Any], kind: object) -> str:
     return next((_MEDIA_OF_FIELD[field] for field in part if field in _MEDIA_OF_FIELD), "")
 
 
-def _without_billing_line(parts: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _without_billing_line(parts: Iterable[Part]) -> Iterable[Part]:
     for part in parts:
+        if isinstance(part, Gap):
+            yield part
+            continue
         text = part.get("text", "")
         if not text.startswith(_BILLING_LINE):
             yield part
@@ -170,6 +219,20 @@ def _as_string(message: Message) -> str:
     """Texts joined by newlines; the engine leaves empty ones out."""
     content = message["content"]
     return content if isinstance(content, str) else "\n".join(filter(None, map(_part_text, content)))
+
+
+def _led_by(message: Message, text: str) -> Message:
+    known = [part for part in message["content"] if type(part) is not Gap]
+    return {**message, "content": [{"type": "text", "text": text}, *known]}
+
+
+def _filled(message: Message, text: str, *, keep_parts: bool) -> Message:
+    content = message["content"]
+    if isinstance(content, str):
+        return message
+    filler = {"type": "text", "text": text}
+    parts = [((keep_parts and part.part) or filler) if isinstance(part, Gap) else part for part in content]
+    return {**message, "content": parts}
 
 
 def _as_parts(message: Message) -> str | list[dict[str, Any]]:

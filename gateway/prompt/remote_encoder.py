@@ -43,6 +43,8 @@ class RemoteEncoder:
 
     def _known_or_question(self, request: InferenceRequest) -> EncodedPrompt | dict[str, object]:
         """What needs no replica (token ids, and what cannot be known), or the body of /tokenize."""
+        if request.chat is not None and request.chat.gap:
+            return EncodedPrompt.unknown(request.chat.gap)
         if request.size > self._max_prompt_chars:
             return EncodedPrompt.unknown("too_long")
         try:
@@ -66,7 +68,12 @@ class RemoteEncoder:
 
 
 def chat_body(chat: ChatPrompt) -> dict[str, object]:
-    """A body of vLLM's /tokenize: the client's own messages and tools, all else through ``chat_template_kwargs``."""
+    """A body of vLLM's /tokenize: the client's own messages and tools, all else through ``chat_template_kwargs``.
+
+    Raises :class:`Unrendered` where a template would have to be tried first.
+    """
+    if chat.suit is not None:
+        raise Unrendered("no_template")
     body: dict[str, Any] = {
         "messages": chat.raw_messages,
         "add_generation_prompt": chat.add_generation_prompt,

@@ -3,7 +3,8 @@ nothing.
 
 The names and their precedence are transformers': ``tokenizer.json``, ``tokenizer_config.json``,
 ``special_tokens_map.json``, and for the template ``chat_template.jinja`` with ``additional_chat_templates/``,
-else ``chat_template.json`` (processors), else the ``chat_template`` of ``tokenizer_config.json``.
+else ``chat_template.json`` (processors; vLLM asks those only where there are no tools), else the ``chat_template`` of
+``tokenizer_config.json``.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ FILE_PATTERNS = (
 )
 
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-# Architectures whose chats vLLM renders in Python, whatever template lies beside the tokenizer.
-_RENDERED_NATIVELY = (
+# Whose chats vLLM (0.32) renders in Python, whatever template lies beside the tokenizer: by architecture, by model
+# type, and by the files of Mistral's own format (``ModelConfig.__post_init__``, ``OnlineRenderer.use_harmony``,
+# ``resolve_tokenizer_args``).
+_NATIVE_ARCHITECTURES = (
     "DeepseekV32",
     "DeepseekV4",
     "GptOss",
@@ -35,6 +38,8 @@ _RENDERED_NATIVELY = (
     "KimiK3",
     "MoonshotKimia",
 )
+_NATIVE_MODEL_TYPES = frozenset({"gpt_oss"})
+_MISTRAL_WEIGHTS, _MISTRAL_TOKENIZERS = "consolidated*.safetensors", ("tekken.json", "tokenizer.model.v*")
 
 
 class TokenizerNotFound(Exception):
@@ -43,12 +48,15 @@ class TokenizerNotFound(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFiles:
-    """``chat_templates`` by name: ``default``, perhaps ``tool_use``; empty where jinja does not render the chat."""
+    """``chat_templates`` by name: ``default``, perhaps ``tool_use``; empty where jinja does not render the chat.
+    ``native_chats``: that is so since vLLM renders it in Python.
+    """
 
     tokenizer_json: Path
     config: Mapping[str, Any]
     special_tokens: Mapping[str, str]  # bos_token, eos_token, ...: what templates call them -> the token's text
     chat_templates: Mapping[str, str]
+    native_chats: bool = False
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -57,12 +65,13 @@ class TokenizerFiles:
         if not tokenizer_json.is_file():
             raise TokenizerNotFound(f"{path}: {_what_is_missing(path)}")
         folder = tokenizer_json.parent
-        config = _read_object(folder / "tokenizer_config.json")
+        config, is_native = _read_object(folder / "tokenizer_config.json"), _renders_natively(folder)
         return cls(
             tokenizer_json=tokenizer_json,
             config=config,
             special_tokens=_special_tokens(config, _read_object(folder / "special_tokens_map.json")),
-            chat_templates={} if _renders_natively(folder) else _chat_templates(folder, config),
+            chat_templates={} if is_native else _chat_templates(folder, config),
+            native_chats=is_native,
         )
 
 
@@ -87,9 +96,20 @@ def _special_tokens(*sources: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _renders_natively(folder: Path) -> bool:
-    architectures = _read_object(folder / "config.json").get("architectures")
+    config = _read_object(folder / "config.json")
+    architectures, model_type = config.get("architectures"), config.get("model_type")
     names = architectures if isinstance(architectures, list) else []
-    return any(isinstance(name, str) and name.startswith(_RENDERED_NATIVELY) for name in names)
+    if any(isinstance(name, str) and name.startswith(_NATIVE_ARCHITECTURES) for name in names):
+        return True
+    return (isinstance(model_type, str) and model_type in _NATIVE_MODEL_TYPES) or _is_mistral(folder)
+
+
+def _is_mistral(folder: Path) -> bool:
+    return _has(folder, _MISTRAL_WEIGHTS) and any(_has(folder, pattern) for pattern in _MISTRAL_TOKENIZERS)
+
+
+def _has(folder: Path, pattern: str) -> bool:
+    return next(folder.glob(pattern), None) is not None
 
 
 def _chat_templates(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
@@ -100,7 +120,11 @@ def _chat_templates(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
     if templates:
         return templates
     processor = _read_object(folder / "chat_template.json").get("chat_template")
-    return _named_templates(config.get("chat_template") if processor is None else processor)
+    own = _named_templates(config.get("chat_template"))
+    if processor is None:
+        return own
+    with_tools = own.get("tool_use", own.get("default"))
+    return ({} if with_tools is None else {"tool_use": with_tools}) | _named_templates(processor)
 
 
 def _named_templates(value: object) -> dict[str, str]:

@@ -41,6 +41,11 @@ class TokenizerFinder:
         self._places = _parse_spec(spec)
         self._hub = hub
 
+    @property
+    def stated(self) -> list[str]:
+        """The models for which the setting names a place, whatever a replica says; ``""``: all others."""
+        return [model for model, place in self._places.items() if place != "auto"]
+
     def find(self, model: str, root: str) -> FoundTokenizer:
         """``root`` as /v1/models gives it. Raises :class:`TokenizerNotFound` with each step's reason."""
         reasons: list[str] = []

@@ -5,8 +5,11 @@ prepared        what was known of a request when it came
 prompt_reading  its prompt: tokens, hashes, who holds them
 candidates      replicas as strategies see them
 decision        which replica, and why: headers, log fields
+explanation     what would be decided now, with every number behind it
 attempt         one try at one replica, booked and released once
+claim           what was predicted of it; truth: what became of that, by replica: replica_truth, prediction_counts,
+                counter_window (by its metrics), confirmations (by its events)
 response_homes  which server keeps which stored response
-exchange        the record of one client request, for whoever observes
+exchange        the record of one client request, for whoever observes; reset_watch: those that emptied a cache
 encoder_loading every model of the fleet gets its tokenizer
 """

@@ -12,6 +12,7 @@ from gateway.fleet.replica import Replica
 from gateway.fleet.response_home import Home
 from gateway.fleet.speeds import Speeds
 from gateway.kv.routed import Routed
+from gateway.router.claim import Claim
 from gateway.router.decision import Decision
 from gateway.router.dispatch_listener import DispatchListener
 from gateway.router.response_homes import ResponseHomes
@@ -36,10 +37,11 @@ class Attempt:
     """Booked when it is made; :meth:`end` is called whatever happens, and only its first call counts.
 
     ``chain``: own hashes of the prompt's full blocks of ``block_size`` tokens; empty where they are not known.
+    ``claim``: what was predicted of it, for whoever puts that to the test; ``None``: its prompt was not read.
     ``stored_as``: the alias of the model under which its response may be asked for, if any; ``None``: it is not kept.
     """
 
-    __slots__ = ("_books", "_inflight", "_replica", "_routed_entry", "_stored_as", "decision")
+    __slots__ = ("_books", "_claim", "_inflight", "_replica", "_routed_entry", "_stored_as", "decision")
 
     def __init__(
         self,
@@ -50,9 +52,11 @@ class Attempt:
         *,
         block_size: int,
         books: Books,
+        claim: Claim | None = None,
         stored_as: str | None = "",
     ) -> None:
         self.decision = decision
+        self._claim = claim
         self._replica = replica
         self._stored_as = stored_as
         self._inflight = inflight
@@ -82,6 +86,8 @@ class Attempt:
         now = self._books.clock()
         sample = self._replica.workload.first_byte(self._inflight, now)
         if was_first and self._inflight.first_byte_s is not None:
+            if self._claim is not None:
+                self._claim.first_byte()
             if self._inflight.asks_engine:
                 self._replica.server.answered(now, self._inflight.dispatched_s)
             self._books.listener.first_byte(self._inflight, sample)
@@ -102,7 +108,10 @@ class Attempt:
         keep = False
         if self._routed_entry is not None:
             keep = outcome is Outcome.OK and books.keep_routed(self._replica)
-            books.routed.end(self._routed_entry, now=now, keep=keep)
+            answer_blocks = inflight.answer_blocks
+            if usage is not None:
+                answer_blocks = usage.completion_tokens / self._routed_entry.block_size
+            books.routed.end(self._routed_entry, now=now, keep=keep, answer_blocks=answer_blocks)
         books.listener.ended(inflight, keep)
         asked = inflight.asks_engine
         self._replica.server.attempt_ended(
@@ -115,6 +124,8 @@ class Attempt:
         )
         if outcome is Outcome.OK:
             self._learn(now, usage)
+            if self._claim is not None:
+                self._claim.ended(usage)
 
     def _learn(self, now: float, usage: Usage | None) -> None:
         if usage is not None:

@@ -83,7 +83,7 @@ class Candidates:
         for replica in replicas:
             key, workload, speed = replica.key, replica.workload, replica.speed
             stats, in_flight = stats_of(key), in_flight_of(key)
-            trust = 1.0 if stats is None else stats.state.trust
+            trust = 1.0 if stats is None else stats.trust
             block_size = block_size_of(replica, stats)
             holds = confirmed.get(key, _NOTHING), expected.get(key, 0), trust
             if (credit := known.get(holds)) is None:

@@ -31,7 +31,7 @@ class Decision:
     reason: str
     prompt_reason: str
     index_reason: str
-    prompt_tokens: int  # 0: unknown
+    prompt_tokens: int  # 0: unknown; only those at its beginning where no more is known
     confirmed: TierTokens
     expected_tokens: int
     uncached_tokens: int
@@ -40,6 +40,7 @@ class Decision:
     incomparable: str
     candidates: int
     stages: Stages
+    knows_beginning_only: bool = False  # of the prompt
 
     @property
     def reasons(self) -> str:
@@ -50,12 +51,15 @@ class Decision:
 
     @property
     def matched(self) -> str:
-        """``prompt=1925,l0=640,l1=0``: disjoint tokens; what is not known is left out."""
+        """``prompt=1925,l0=640,l1=0``: disjoint tokens; what is not known is left out.
+
+        ``known=1925`` instead of ``prompt=``: the prompt has more tokens than the gateway can know.
+        """
         if not self.prompt_tokens:
             return ""
         l0, a1, a2 = self.confirmed
         from_l0, from_l1, from_l2 = self.confirmed.split()
-        parts = f"prompt={self.prompt_tokens}"
+        parts = f"{'known' if self.knows_beginning_only else 'prompt'}={self.prompt_tokens}"
         if l0 is not None:
             parts += f",l0={from_l0}"
         if a1 is not None:

@@ -38,3 +38,4 @@ class Exchange:
     bytes_out: int = 0
     usage: Usage | None = None
     decision: Decision | None = None  # of the last attempt
+    control: str = ""  # the path, of a route that steers an engine

@@ -53,12 +53,18 @@ class Prepared:
         self.prompt = UNREAD
         self.work_tokens = 0  # prompt tokens to plan with: counted, or guessed where they are unknown
         self.chains = _NO_CHAINS  # own hashes of all full blocks, by block size in tokens
-        self.matchable = _NO_CHAINS  # the part of them that a cache can spare; nothing where none is read
+        # The part of them that a cache can spare; nothing where none is read, all where more of the prompt follows.
+        self.matchable = _NO_CHAINS
         self.confirmed = _NOTHING_HELD
         self.index_reason = ""  # "" or why that may not be all
         self.stages = _NO_TIME
         self.alias = request.alias  # what the client calls the model, where that is an alias
         self.pinned = ""  # the id of the only server that can serve it; "": any
+
+    @property
+    def incomparable(self) -> str:
+        """Why what is known of the prompt cannot be compared with the engine's own count; "": it can."""
+        return self.request.incomparable or ("" if self.prompt.complete else self.prompt.reason)
 
     def output_tokens(self, mean: float) -> float:
         """How many tokens the answer is expected to have: the mean, or the request's own limit."""
@@ -67,11 +73,15 @@ class Prepared:
 
 
 def guessed_tokens(request: InferenceRequest) -> int:
-    """Prompt tokens by the body's size, where they are not known."""
+    """Prompt tokens by the body's size, where they are not known; of one with media, what those may come to."""
     guess = request.size // _BYTES_PER_TOKEN
     if guess <= _MEDIA_TOKENS:  # then it does not matter what the bytes are, and nobody has to look
         return guess
-    return min(guess, _MEDIA_TOKENS if request.unrendered in _MEDIA else _MOST_GUESSED_TOKENS)
+    return min(guess, _MEDIA_TOKENS if _why_unknown(request) in _MEDIA else _MOST_GUESSED_TOKENS)
+
+
+def _why_unknown(request: InferenceRequest) -> str:
+    return request.unrendered or (request.chat.gap if request.chat is not None else "")
 
 
 def matchable_chains(chains: Chains, prompt_tokens: int) -> Chains:

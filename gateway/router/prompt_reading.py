@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
+from gateway.fleet.model_names import ServedModel
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.index import IndexUnavailable, PrefixMatcher
-from gateway.prompt.blocks import chain_root, extend_chain
+from gateway.kv.salted_prompts import SaltedPrompts
+from gateway.prompt.blocks import TOKEN_BYTES, chain_root, extend_chain
 from gateway.prompt.encoded_prompt import EncodedPrompt
 from gateway.prompt.encoder import PromptEncoder
 from gateway.prompt.inference_request import InferenceRequest
@@ -19,6 +21,7 @@ from gateway.router.prepared import Prepared, guessed_tokens, matchable_chains
 
 _CHAIN_ROOTS = 1024  # kept: few are in use, but for cache salts
 _LONG_TOKENS = 50_000  # hashed in about 1 ms, and booked in two more
+_USUAL_SIZES = (16, 32, 64, 128, 256)  # of blocks, in tokens: of a tier whose size no event has told yet
 _NO_TOKENIZER = EncodedPrompt.unknown("no_tokenizer")
 
 
@@ -37,8 +40,11 @@ class PromptReading:
         encoder: Callable[[str], PromptEncoder | None],
         secret: Callable[[], bytes],
         clock: Callable[[], float],
+        salted: SaltedPrompts | None = None,
     ) -> None:
+        """``salted`` is told of prompts with a cache salt."""
         self._pool = pool
+        self._salted = salted
         self._index = index
         self._block_sizes = block_sizes
         self._encoder = encoder
@@ -91,15 +97,26 @@ class PromptReading:
         if not prompt.count:
             prepared.work_tokens = guessed_tokens(prepared.request)
             return
-        prepared.work_tokens = prompt.count
+        prepared.work_tokens = prompt.count if prompt.complete else prompt.count + guessed_tokens(prepared.request)
         secret, served, request = self._secret(), prepared.served, prepared.request
         chains: dict[int, Sequence[int]] = {}
         for size in self._block_sizes.among(replicas):
             root = self._chain_root(secret, served.namespace, served.lora, request.cache_salt, size)
             chains[size] = extend_chain(root, prompt.tokens, size)
         prepared.chains = chains
+        if request.cache_salt and self._salted is not None:
+            self._note_salted(self._salted, prompt, served, chains)
         if request.reads_cache:
-            prepared.matchable = matchable_chains(chains, prompt.count)
+            prepared.matchable = matchable_chains(chains, prompt.count) if prompt.complete else chains
+
+    def _note_salted(
+        self, salted: SaltedPrompts, prompt: EncodedPrompt, served: ServedModel, sizes: Iterable[int]
+    ) -> None:
+        beginnings: list[int] = []
+        for size in {*sizes, *_USUAL_SIZES}:
+            root = self._chain_root(self._secret(), served.namespace, served.lora, "", size)
+            beginnings += extend_chain(root, prompt.tokens[: size * TOKEN_BYTES], size)
+        salted.sent(beginnings)
 
 
 def _untokenized(request: InferenceRequest) -> EncodedPrompt:

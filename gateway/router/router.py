@@ -6,7 +6,8 @@ the replicas as they are at that moment and books the choice, in one synchronous
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 
 from gateway.errors import BadRequest, NoReplica, ResponseNotFound
 from gateway.fleet.inflight import InFlight
@@ -16,6 +17,7 @@ from gateway.fleet.speeds import Speeds
 from gateway.fleet.utilisation import Utilisation
 from gateway.kv.index import PrefixMatcher
 from gateway.kv.routed import Routed
+from gateway.kv.salted_prompts import SaltedPrompts
 from gateway.kv.tiers import TierTokens
 from gateway.kv.trust import FeedState
 from gateway.prompt.encoder import PromptEncoder
@@ -24,14 +26,17 @@ from gateway.router.attempt import Attempt, Books
 from gateway.router.candidates import BlockSizes, Candidates, EventKnowledge, credited_work
 from gateway.router.decision import Decision
 from gateway.router.dispatch_listener import DispatchListener, Nobody
+from gateway.router.explanation import Explanation, excluded_of
 from gateway.router.prepared import Prepared, guessed_tokens
 from gateway.router.prompt_reading import PromptReading
 from gateway.router.response_homes import ResponseHomes
+from gateway.router.truth import Truth
 from router_strategies import Candidate, RouteRequest, Strategy, canonical, load
 from router_strategies._cost import Work, prefill_seconds
 
 _NOTHING = TierTokens()
 _NOBODY: frozenset[str] = frozenset()
+_NONE: Sequence[Replica] = ()
 
 
 class Router:
@@ -52,9 +57,12 @@ class Router:
         clock: Callable[[], float],
         always_read: bool = False,
         homes: ResponseHomes | None = None,
+        truth: Truth | None = None,
+        salted: SaltedPrompts | None = None,
     ) -> None:
         """``encoder`` finds a base model's encoder. ``strategies`` are those a request may ask for by name. ``secret``
         keys the block hashes; it may change. ``always_read``: prompts are read under strategies that do not ask for it.
+        ``truth`` hears what is predicted of prompts, and what became of it; ``salted`` of those with a cache salt.
         """
         self._pool = pool
         self._routed = routed
@@ -66,10 +74,13 @@ class Router:
         self._clock = clock
         self._always_read = always_read
         self._block_sizes = BlockSizes(events)
-        self._reading = PromptReading(pool, index, self._block_sizes, encoder=encoder, secret=secret, clock=clock)
+        self._reading = PromptReading(
+            pool, index, self._block_sizes, encoder=encoder, secret=secret, clock=clock, salted=salted
+        )
         self._candidates = Candidates(routed, events, self._block_sizes, speeds)
         self._homes = ResponseHomes(clock=clock) if homes is None else homes
         self._books = Books(routed, speeds, self.is_told_nothing, Nobody(), clock, self._homes)
+        self._truth = truth
         self.utilisation = Utilisation()
         self.strategy = strategy
 
@@ -80,7 +91,7 @@ class Router:
         """
         if request.response_id and self._homes.must_ask(request.response_id):
             return None
-        prepared = self._begin(request, strategy)
+        prepared = self._begin(request, self._allowed(strategy))
         if not self._reads_prompt(prepared):
             prepared.work_tokens = guessed_tokens(request)
             return prepared
@@ -88,6 +99,9 @@ class Router:
 
     async def prepare(self, request: InferenceRequest, *, strategy: str | None = None) -> Prepared:
         """As :meth:`prepare_now`, and waits for what must be waited for."""
+        return await self._prepare(request, self._allowed(strategy))
+
+    async def _prepare(self, request: InferenceRequest, strategy: str) -> Prepared:
         if request.response_id:
             await self._homes.find(request.response_id)
         prepared = self._begin(request, strategy)
@@ -105,8 +119,11 @@ class Router:
         self.utilisation.dispatched(chosen.prefill_s, now)
         block_size = self.block_size(replica)
         chain = prepared.chains.get(block_size, ())
-        if chain and replica.kv_blocks:
-            self._routed.set_capacity(replica.key, replica.kv_blocks)
+        if chain and replica.kv_tokens:
+            self._routed.set_capacity(replica.key, replica.kv_tokens)
+        claim = None
+        if self._truth is not None and (decision.prompt_tokens or decision.prompt_reason):
+            claim = self._truth.claim(prepared, decision, replica, chain, block_size)
         return Attempt(
             decision,
             replica,
@@ -122,6 +139,7 @@ class Router:
             chain,
             block_size=block_size,
             books=self._books,
+            claim=claim,
             stored_as=prepared.alias if prepared.request.stores_response else None,
         )
 
@@ -134,14 +152,35 @@ class Router:
 
         Raises ``ValueError`` for a name that is not known, and then changes nothing.
         """
-        known = self._configured if name is None else canonical(name)
-        if known not in self._strategies:
-            self._strategies[known] = load(known)
-        self.strategy = known
+        self.strategy = self._configured if name is None else self._loaded(name)
 
-    def decide(self, prepared: Prepared) -> Decision:
-        """What would be chosen now, without booking it. Raises ``NoReplica``."""
-        return self._decision(prepared, *self._choose(prepared, frozenset(), self._clock()))
+    async def explain(self, request: InferenceRequest, *, strategy: str | None = None) -> Explanation:
+        """What would be chosen now, and why. Nothing is booked, and no strategy moves on: a copy of it chooses.
+
+        ``strategy``: any there is, whatever requests may ask for. Raises as :meth:`prepare` does.
+        """
+        try:
+            name = self.strategy if strategy is None else self._loaded(strategy)
+        except ValueError as error:
+            raise BadRequest(str(error), param="strategy", code="strategy_not_found") from error
+        prepared = await self._prepare(request, name)
+        now = self._clock()
+        explanation = Explanation(prepared, self._events, excluded_of(self._pool.servers, prepared, now), now)
+        try:
+            replicas, at_home = self._routable(prepared, _NOBODY, now)
+        except NoReplica as error:
+            explanation.error = error
+            return explanation
+        chooser = copy.deepcopy(self._strategies[name])
+        facts = self._facts(prepared, _NOBODY, now, reads_load=chooser.reads_load)
+        candidates = self._candidates.build(prepared, replicas, now)
+        seen = candidates if chooser.reads_load else [replica.named for replica in replicas]
+        explanation.weighed(replicas, candidates, chooser.costs(facts, seen), facts)
+        chosen, reason = chooser.select(facts, seen)
+        place = seen.index(chosen)
+        reason = "response" if at_home else reason
+        explanation.decision = self._decision(prepared, replicas[place], candidates[place], reason, len(replicas))
+        return explanation
 
     # What is known of a replica
 
@@ -167,13 +206,20 @@ class Router:
             raise BadRequest(f"{name} is not offered here.")
         return name
 
-    def _begin(self, request: InferenceRequest, strategy: str | None) -> Prepared:
+    def _loaded(self, name: str) -> str:
+        """The strategy that ``name`` means, there from now on. Raises ``ValueError``."""
+        known = canonical(name)
+        if known not in self._strategies:
+            self._strategies[known] = load(known)
+        return known
+
+    def _begin(self, request: InferenceRequest, strategy: str) -> Prepared:
         """What is known of any request, its prompt unread."""
         if request.response_id:
             return self._begin_at_home(request, strategy)
-        return Prepared(request, self._pool.names.resolve(request.model, request.alias), self._allowed(strategy))
+        return Prepared(request, self._pool.names.resolve(request.model, request.alias), strategy)
 
-    def _begin_at_home(self, request: InferenceRequest, strategy: str | None) -> Prepared:
+    def _begin_at_home(self, request: InferenceRequest, strategy: str) -> Prepared:
         """The same of one that refers to a stored response. If nobody knows its home, its replica will say so."""
         kept = self._homes.known(request.response_id)
         home = None if kept is None else self._pool.server(kept.server_id)
@@ -181,7 +227,7 @@ class Router:
             served = self._pool.names.resolve(request.model or (home and home.namespace) or "", request.alias)
         except BadRequest:  # it names no model, and there are several
             raise ResponseNotFound from None
-        prepared = Prepared(request, served, self._allowed(strategy))
+        prepared = Prepared(request, served, strategy)
         if kept is not None and home is not None and home.serves(served.name):
             prepared.pinned = home.id
             if not request.model:
@@ -196,10 +242,24 @@ class Router:
     def _choose(self, prepared: Prepared, tried: frozenset[str], now: float) -> tuple[Replica, Candidate, str, int]:
         strategy = self._strategies[prepared.strategy]
         reads_load = strategy.reads_load
-        at_home = self._at_home(prepared, tried) if prepared.pinned else None
-        replicas = at_home or self._pool.routable(prepared.served.name, tried, now)
+        replicas, at_home = self._routable(prepared, tried, now)
         candidates = self._candidates.build(prepared, replicas, now) if reads_load else [r.named for r in replicas]
-        request = RouteRequest(
+        chosen, reason = strategy.select(self._facts(prepared, tried, now, reads_load=reads_load), candidates)
+        replica = replicas[candidates.index(chosen)]
+        if not reads_load:
+            chosen = self._candidates.priced(prepared, replica, now)
+        return replica, chosen, "response" if at_home else reason, len(replicas)
+
+    def _routable(
+        self, prepared: Prepared, tried: frozenset[str], now: float
+    ) -> tuple[Sequence[Replica], Sequence[Replica]]:
+        """Who may be chosen, and who of them keep what the request refers to. Raises ``NoReplica``."""
+        at_home = self._at_home(prepared, tried) if prepared.pinned else _NONE
+        return at_home or self._pool.routable(prepared.served.name, tried, now), at_home
+
+    def _facts(self, prepared: Prepared, tried: frozenset[str], now: float, *, reads_load: bool) -> RouteRequest:
+        """What a strategy may know of the request."""
+        return RouteRequest(
             prepared.prompt.count,
             prepared.request.session,
             now,
@@ -207,11 +267,6 @@ class Router:
             prepared.served.namespace,
             self._pool.replica_ids(tried) if tried else _NOBODY,
         )
-        chosen, reason = strategy.select(request, candidates)
-        replica = replicas[candidates.index(chosen)]
-        if not reads_load:
-            chosen = self._candidates.priced(prepared, replica, now)
-        return replica, chosen, "response" if at_home else reason, len(replicas)
 
     def _at_home(self, prepared: Prepared, tried: frozenset[str]) -> list[Replica]:
         """The replicas of the server that keeps what the request refers to, drained or not; none if it is gone.
@@ -243,14 +298,15 @@ class Router:
             uncached_tokens=max(0, prepared.work_tokens - expected_tokens),
             prefill_s=prefill_s,
             avoided_s=max(0.0, cold_s - prefill_s),
-            incomparable=prepared.request.incomparable,
+            incomparable=prepared.incomparable,
             candidates=among,
             stages=prepared.stages,
+            knows_beginning_only=not prepared.prompt.complete,
         )
 
     def _unscaled_s(self, decision: Decision, chosen: Candidate) -> float:
         """x without trust and calibration: what the time really taken is compared with. 0: nothing to compare."""
-        if not decision.prompt_tokens:
+        if not decision.prompt_tokens or decision.knows_beginning_only:
             return 0.0
         work = credited_work(decision.prompt_tokens, decision.confirmed.split(), decision.expected_tokens)
         rates = self.speeds.rates

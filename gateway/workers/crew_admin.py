@@ -1,6 +1,7 @@
 """CrewAdmin: the admin port of a supervisor.
 
-/status and /replicas are one page of all workers'. Everything else goes to every worker, as one order.
+/status and /replicas are one page of all workers'. /explain is one worker's word. Everything else goes to every worker,
+as one order.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fastapi.responses import JSONResponse
 
 from gateway import __version__
 from gateway.observe.admin_app import guard
+from gateway.observe.explain_route import STRATEGY_HEADER
 from gateway.workers.crew import Crew
 from gateway.workers.merged_status import merged_replicas, merged_status
 from gateway.workers.worker_pages import Question, WorkerPages
@@ -73,14 +75,31 @@ class CrewAdmin:
         staying = [worker for worker in self._crew.workers if not worker.is_leaving]
         return _joint_answer(await self._pages.ask_all(staying, await self._passed_on(request)))
 
+    async def explain(self, request: Request) -> Response:
+        """As the first worker that answers would decide, its name in a header: of what they send where each knows its
+        own at once, that of the others a moment later.
+        """
+        body, type_ = await request.body(), request.headers.get("content-type", "")
+        names = {"content-type": type_, STRATEGY_HEADER: request.headers.get(STRATEGY_HEADER, "")}
+        headers = self._headers | {name: value for name, value in names.items() if value}
+        question = Question(_target(request), "POST", headers, body, timeout_s=_ORDER_TIMEOUT_S)
+        for worker in self._crew.workers:
+            if worker.is_leaving or not worker.has_spoken or not worker.is_alive:
+                continue
+            answer = await self._pages.ask(worker, question)
+            if answer is not None:
+                type_ = answer.headers.get("content-type", "application/json")
+                told = {"content-type": type_, "x-prefixway-worker": str(worker.slot)}
+                return Response(answer.content, answer.status_code, told)
+        return JSONResponse(_NO_WORKER, 503)
+
     async def _passed_on(self, request: Request) -> Question:
         """The type of a body is never made up: a page in a browser may send one without."""
-        target = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
         body, type_ = await request.body(), request.headers.get("content-type", "")
         if request.method != "GET":
             body, type_ = _with_id(body), type_ if body else "application/json"
         headers = self._headers | ({"content-type": type_} if type_ else {})
-        return Question(target, request.method, headers, body, timeout_s=_ORDER_TIMEOUT_S)
+        return Question(_target(request), request.method, headers, body, timeout_s=_ORDER_TIMEOUT_S)
 
     def _question(self, target: str) -> Question:
         return Question(target, headers=self._headers)
@@ -112,8 +131,13 @@ def crew_admin_app(admin: CrewAdmin, token: str) -> FastAPI:
     guard(app, token)
     app.add_api_route("/status", admin.status, methods=["GET"], response_model=None)
     app.add_api_route("/replicas", admin.replicas, methods=["GET"], response_model=None)
+    app.add_api_route("/explain", admin.explain, methods=["POST"], response_model=None)
     app.add_api_route("/{path:path}", admin.forward, methods=_METHODS, response_model=None)
     return app
+
+
+def _target(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
 
 def _with_id(body: bytes) -> bytes:

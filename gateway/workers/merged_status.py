@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gateway.observe.truth_page import merged_truth
+
 Page = Mapping[str, Any]
 
 _SUMMED = ("inflight", "decoding")  # what each worker counts of its own
@@ -16,8 +18,8 @@ def merged_replicas(pages: Iterable[Sequence[Page]]) -> list[dict[str, Any]]:
     """Each replica once, in the order of their first appearance.
 
     Its own counts are summed over the workers; it is healthy, draining or stalled if any worker says so, drained if
-    all do; the rest is told by the worker whose word on its events is best, since not all of them may follow the
-    events.
+    all do; what became of predictions is of those of all workers; the rest is told by the worker whose word on its
+    events is best, since not all of them may follow the events.
     """
     told: dict[str, list[Page]] = {}
     for page in pages:
@@ -34,8 +36,19 @@ def merged_status(pages: Sequence[Page]) -> dict[str, Any]:
         "strategy": ", ".join(_distinct(pages, "strategy")),
         "models": {name: kind for page in pages for name, kind in page.get("models", {}).items()},
         "replicas": merged_replicas(page.get("replicas", ()) for page in pages),
+        "findings": _merged_findings(pages),
         "orders": next((page["orders"] for page in pages if "orders" in page), {}),
     }
+
+
+def _merged_findings(pages: Iterable[Page]) -> list[Page]:
+    """Each once, as told by who has known of it for longest."""
+    told: dict[tuple[str, str], Page] = {}
+    for finding in (finding for page in pages for finding in page.get("findings", ())):
+        place = str(finding["name"]), str(finding["replica"])
+        if place not in told or finding["since_s"] > told[place]["since_s"]:
+            told[place] = finding
+    return sorted(told.values(), key=lambda finding: -float(finding["since_s"]))
 
 
 def _one_replica(entries: Sequence[Page]) -> dict[str, Any]:
@@ -50,6 +63,8 @@ def _one_replica(entries: Sequence[Page]) -> dict[str, Any]:
     for name in _TRUE_FOR_ALL:
         if name in merged:
             merged[name] = all(entry.get(name) for entry in entries)
+    if any("truth" in entry for entry in entries):
+        merged["truth"] = merged_truth(entry.get("truth", {}) for entry in entries)
     return merged
 
 

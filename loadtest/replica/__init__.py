@@ -6,12 +6,14 @@ server_api        routes; generate_api, generate_request, answer_shape, api_erro
 scheduler         continuous batching in simulated time
 block_cache       vLLM's prefix cache, pure; kv_events: what it publishes; publisher: on ZeroMQ
 model_folder      tokenizer and chat template; answer: what the model says
-faults, options, metrics_text
+faults: what goes wrong with requests; silent_faults: what no request shows
+options, metrics_text
 """
 
 from loadtest.replica.faults import Fault, Faults
 from loadtest.replica.options import ReplicaOptions
 from loadtest.replica.replica import SimulatedReplica
 from loadtest.replica.scheduler import Speeds
+from loadtest.replica.silent_faults import SilentFaults
 
-__all__ = ["Fault", "Faults", "ReplicaOptions", "SimulatedReplica", "Speeds"]
+__all__ = ["Fault", "Faults", "ReplicaOptions", "SilentFaults", "SimulatedReplica", "Speeds"]

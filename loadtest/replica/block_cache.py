@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -91,9 +91,20 @@ class BlockTable:
 class BlockCache:
     """A fixed pool of blocks. ``capacity_blocks`` are usable: vLLM's ``num_gpu_blocks`` is one more."""
 
-    def __init__(self, capacity_blocks: int, block_size: int, *, seed: bytes = b"", bytes_hashes: bool = False) -> None:
+    def __init__(
+        self,
+        capacity_blocks: int,
+        block_size: int,
+        *,
+        seed: bytes = b"",
+        bytes_hashes: bool = False,
+        is_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``is_on``: whether prefixes are cached at this moment."""
         self.capacity_blocks = capacity_blocks
         self.block_size = block_size
+        self.evictions = 0  # of hashed blocks, to make room
+        self._is_on = is_on
         self._root = hashlib.sha256(b"root" + seed).digest()
         self._bytes_hashes = bytes_hashes
         blocks = [Block(index) for index in range(capacity_blocks)]
@@ -136,7 +147,7 @@ class BlockCache:
 
         ``reannounce``: publish the blocks found as if stored (vLLM's ``kv_cache_report_mode=full``).
         """
-        found = self._longest_prefix(tokens, scope) if reads_cache else []
+        found = self._longest_prefix(tokens, scope) if reads_cache and self._is_on() else []
         if reannounce and found:
             self._announce([_prefix_of(block) for block in found], scope)
         needed = self._blocks_for(len(tokens)) - sum(block.references > 0 for block in found)
@@ -156,6 +167,8 @@ class BlockCache:
         table.blocks.extend(self._take() for _ in range(missing))
         stored: list[CachedPrefix] = []
         while (table.full_blocks + 1) * self.block_size <= computed:
+            if not self._is_on():
+                break
             stored.append(self._cache_next(table))
         if stored:
             self._announce(stored, table.scope)
@@ -179,11 +192,15 @@ class BlockCache:
         """Forget all content. ``False`` while a request holds a block."""
         if self.used_blocks:
             return False
-        for block in self._free.values():
-            block.prefix = None
-        self._by_hash.clear()
+        self.lose()
         self._events.append(AllBlocksCleared())
         return True
+
+    def lose(self) -> None:
+        """Forget the content of all blocks that nobody holds, and tell nobody."""
+        for block in self._free.values():
+            if block.prefix is not None:
+                self._forget(block, block.prefix.hash)
 
     def take_events(self) -> list[KVEvent]:
         """The events since the last call, in order: one step's batch."""
@@ -221,12 +238,16 @@ class BlockCache:
         block.references = 1
         if block.prefix is not None:
             hash_ = block.prefix.hash
-            del self._by_hash[hash_][block.index]
-            if not self._by_hash[hash_]:
-                del self._by_hash[hash_]
-            block.prefix = None
+            self._forget(block, hash_)
+            self.evictions += 1
             self._events.append(BlockRemoved((hash_,)))
         return block
+
+    def _forget(self, block: Block, hash_: BlockHash) -> None:
+        del self._by_hash[hash_][block.index]
+        if not self._by_hash[hash_]:
+            del self._by_hash[hash_]
+        block.prefix = None
 
     def _cache_next(self, table: BlockTable) -> CachedPrefix:
         start = table.full_blocks * self.block_size

@@ -11,13 +11,15 @@ from loadtest.replica.kv_events import KVEvent
 from loadtest.replica.options import ReplicaOptions
 from loadtest.replica.publisher import EventPublisher
 from loadtest.replica.scheduler import Scheduler
+from loadtest.replica.silent_faults import SilentFaults
 
 
 class EngineRank:
     """Owns the task that steps its scheduler, from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, options: ReplicaOptions, rank: int, topic: str) -> None:
+    def __init__(self, options: ReplicaOptions, rank: int, topic: str, silent: SilentFaults | None = None) -> None:
         self.rank = rank
+        self.silent = silent or SilentFaults()
         self._options = options
         replay = options.replay_endpoint
         self.publisher = EventPublisher(
@@ -66,9 +68,10 @@ class EngineRank:
             options.block_size,
             seed=options.hash_seed,
             bytes_hashes=options.bytes_hashes,
+            is_on=lambda: self.silent.caches,
         )
         self.scheduler = Scheduler(self.cache, options.speeds, self._publish)
 
     def _publish(self, events: Sequence[KVEvent]) -> None:
         if self._options.kv_events:
-            self.publisher.publish(events)
+            self.publisher.publish(self.silent.published(events), delay_s=self.silent.delays_events_s)

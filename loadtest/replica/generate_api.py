@@ -23,6 +23,7 @@ from loadtest.replica.http_server import ReceivedRequest, Responder
 from loadtest.replica.model_folder import ModelFolder, TextStream
 from loadtest.replica.options import ReplicaOptions
 from loadtest.replica.scheduler import Generation
+from loadtest.replica.silent_faults import SilentFaults
 
 EVENT_STREAM = ("content-type", "text/event-stream; charset=utf-8")
 JSON = ("content-type", "application/json")
@@ -44,12 +45,15 @@ class GenerateApi:
         folder: ModelFolder,
         ranks: Sequence[EngineRank],
         faults: Faults,
+        *,
+        silent: SilentFaults,
         clock: Callable[[], float],
     ) -> None:
         self._options = options
         self._folder = folder
         self._ranks = ranks
         self._faults = faults
+        self._silent = silent
         self._clock = clock
         self._speaker = Speaker(folder, options.answer_tokens, options.answer_text)
 
@@ -86,7 +90,16 @@ class GenerateApi:
             text = self._folder.render_chat(messages, **template)
         except ValueError as error:
             raise ApiError.bad_request(str(error)) from error
-        return self._folder.encode(text, add_special_tokens=False)
+        return self.tokenize(self._silent.template_preamble + text, add_special_tokens=False)
+
+    def tokenize(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The tokens of a text. Raises :class:`ApiError`."""
+        tokens = self._folder.encode(text, add_special_tokens=add_special_tokens)
+        if self._silent.splits_tokens:
+            tokens = [part for token in tokens for part in self._folder.letters(token)]
+        if self._silent.shifts_tokens:
+            tokens = [(token + 1) % self._folder.vocab_size for token in tokens]
+        return tokens
 
     def lora_id(self, model: str) -> int | None:
         """The LoRA of that name, counted from 1; ``None`` for the base model. Raises :class:`ApiError`."""
@@ -99,7 +112,8 @@ class GenerateApi:
     def _scope(self, call: GenerateRequest, request: ReceivedRequest) -> CacheScope:
         lora_id = self.lora_id(call.model)
         session_id = call.session_id or request.header("x-session-id")
-        return CacheScope(call.cache_salt, call.model if lora_id else "", lora_id, session_id)
+        salt = "" if self._silent.ignores_salt else call.cache_salt
+        return CacheScope(salt, call.model if lora_id else "", lora_id, session_id)
 
     def _tokenize(self, call: GenerateRequest) -> list[list[int]]:
         if call.is_chat:
@@ -107,7 +121,7 @@ class GenerateApi:
         else:
             special = call.add_special_tokens
             prompts = [
-                self._folder.encode(prompt, add_special_tokens=special) if isinstance(prompt, str) else prompt
+                self.tokenize(prompt, add_special_tokens=special) if isinstance(prompt, str) else prompt
                 for prompt in call.prompts
             ]
         for prompt in prompts:
@@ -177,7 +191,8 @@ class GenerateApi:
 
     def _usage(self, generations: Iterable[Generation]) -> Usage:
         rows = list(generations)
-        cached = sum(row.cached_tokens or 0 for row in rows) if self._options.prompt_tokens_details else None
+        tells = self._options.prompt_tokens_details and self._silent.tells_cached_tokens
+        cached = sum(row.cached_tokens or 0 for row in rows) if tells else None
         return Usage(sum(len(row.prompt) for row in rows), sum(row.generated for row in rows), cached)
 
 

@@ -37,6 +37,10 @@ class ReceivedRequest:
     def path(self) -> str:
         return self.target.partition("?")[0]
 
+    @property
+    def query(self) -> str:
+        return self.target.partition("?")[2]
+
     def header(self, name: str) -> str:
         """The first header of that name, in any case; ``""`` if there is none."""
         wanted = name.lower().encode()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from loadtest.replica.engine_rank import EngineRank
 from loadtest.replica.options import ReplicaOptions
+from loadtest.replica.silent_faults import SilentFaults
 
 _TTFT_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
 
@@ -22,10 +23,12 @@ class Family(NamedTuple):
     samples: Sequence[tuple[str, Mapping[str, str], float]]
 
 
-def metrics_text(options: ReplicaOptions, ranks: Sequence[EngineRank], start_time_s: float) -> str:
-    """The whole page. ``start_time_s``: seconds since the epoch."""
-    families = [Family("process_start_time_seconds", "gauge", [("", {}, start_time_s)])]
-    for rank in ranks:
+def metrics_text(
+    options: ReplicaOptions, ranks: Sequence[EngineRank], start_time_s: float, asked: Mapping[str, int] | None = None
+) -> str:
+    """The whole page. ``start_time_s``: seconds since the epoch. ``asked``: POSTs answered well, by path."""
+    families = [Family("process_start_time_seconds", "gauge", [("", {}, start_time_s)]), _asked(asked or {})]
+    for rank in (rank for rank in ranks if not rank.silent.hides_metrics):
         labels = {"model_name": options.model}
         if options.metrics_dialect == "0.32":
             labels["engine"] = str(rank.rank)
@@ -33,7 +36,7 @@ def metrics_text(options: ReplicaOptions, ranks: Sequence[EngineRank], start_tim
         else:
             families += _older(rank, labels)
         families += _shared(rank, labels)
-        families.append(_cache_config(options, labels))
+        families.append(_cache_config(options, rank.silent, labels))
     return "".join(_lines(families))
 
 
@@ -61,7 +64,22 @@ def _current(rank: EngineRank, labels: Mapping[str, str]) -> list[Family]:
         Family("vllm:prefix_cache_hits", "counter", [("_total", labels, stats.hit_tokens)]),
         Family("vllm:prompt_tokens_cached", "counter", [("_total", labels, stats.hit_tokens)]),
         Family("vllm:prompt_tokens_by_source", "counter", rows),
+        _sleep_state(rank.scheduler.sleep_level, labels),
     ]
+
+
+def _sleep_state(level: int | None, labels: Mapping[str, str]) -> Family:
+    states = {"awake": level is None, "weights_offloaded": level == 1, "discard_all": level == 2}
+    return Family(
+        "vllm:engine_sleep_state",
+        "gauge",
+        [("", {**labels, "sleep_state": state}, float(holds)) for state, holds in states.items()],
+    )
+
+
+def _asked(asked: Mapping[str, int]) -> Family:
+    rows = [("_total", {"handler": path, "method": "POST", "status": "2xx"}, float(n)) for path, n in asked.items()]
+    return Family("http_requests", "counter", rows)
 
 
 def _older(rank: EngineRank, labels: Mapping[str, str]) -> list[Family]:
@@ -92,13 +110,14 @@ def _ttft(ttft_s: Sequence[float], labels: Mapping[str, str]) -> Family:
     return Family("vllm:time_to_first_token_seconds", "histogram", rows)
 
 
-def _cache_config(options: ReplicaOptions, labels: Mapping[str, str]) -> Family:
+def _cache_config(options: ReplicaOptions, silent: SilentFaults, labels: Mapping[str, str]) -> Family:
     config = {
-        "block_size": str(options.block_size),
+        "block_size": str(silent.claimed_block_size or options.block_size),
         "cache_dtype": "auto",
-        "enable_prefix_caching": "True",
+        "enable_prefix_caching": str(silent.caches),
         "kv_cache_size_tokens": str(options.capacity_blocks * options.block_size),
-        "num_gpu_blocks": str(options.capacity_blocks + 1),  # with the null block
+        # With the null block. vLLM adds up those of all ranks.
+        "num_gpu_blocks": str((options.capacity_blocks + 1) * options.ranks),
         "prefix_caching_hash_algo": "sha256",
     }
     engine = {"engine": labels["engine"]} if "engine" in labels else {}

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -53,6 +54,12 @@ class ModelFolder:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return ids
 
+    def letters(self, token: int) -> list[int]:
+        """Tokens of the same text, one for each of its characters; those of a special token are itself."""
+        text = self.decode([token])
+        letters = [part for letter in text for part in self.encode(letter, add_special_tokens=False)]
+        return letters if text and self.decode(letters) == text else [token]
+
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
@@ -72,7 +79,10 @@ class ModelFolder:
         """The prompt of a conversation, as ``apply_chat_template`` renders it. Raises ``ValueError``."""
         try:
             text = self._template.render(
-                messages=messages, tools=tools, add_generation_prompt=add_generation_prompt, **kwargs
+                messages=[_parsed(message) for message in messages],
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+                **kwargs,
             )
         except (TemplateError, TypeError) as error:
             raise ValueError(str(error)) from error
@@ -120,3 +130,19 @@ def _to_json(value: object, indent: int | None = None) -> str:
 
 def _raise_exception(message: str) -> None:
     raise TemplateError(message)
+
+
+def _parsed(message: Mapping[str, object]) -> Mapping[str, object]:
+    """Arguments of tool calls come as JSON text; templates are given the object, and first, as by vLLM."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    return {**message, "tool_calls": [_parsed_call(call) for call in calls]}
+
+
+def _parsed_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call.get("function", {})
+    if not isinstance(function.get("arguments"), str):
+        return call
+    rest = {name: value for name, value in function.items() if name != "arguments"}
+    return {**call, "function": {"arguments": json.loads(function["arguments"] or "{}"), **rest}}

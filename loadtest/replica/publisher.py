@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Self
+from typing import NamedTuple, Self
 
 import zmq
 import zmq.asyncio
@@ -22,7 +22,7 @@ import zmq.asyncio
 from loadtest.replica.kv_events import EventDialect, KVEvent, encode_batch
 
 _LOGGER = logging.getLogger(__name__)
-_HIGH_WATER_MARK = 100_000
+_HIGH_WATER_MARK = 100_000  # batches, as vLLM's default
 _SEQUENCE_BYTES = 8
 _SUBSCRIBE = b"\x01"  # how an XPUB's news of a first subscription begins; with 0 that of the last one gone
 _REPLAY_END = (-1).to_bytes(_SEQUENCE_BYTES, "big", signed=True)
@@ -32,6 +32,14 @@ ANY_PORT = "tcp://127.0.0.1:0"
 def wall_clock() -> float:
     """Seconds since the epoch."""
     return datetime.now(UTC).timestamp()
+
+
+class _Batch(NamedTuple):
+    """One that is sent late. ``due_s``: of the loop's clock; ``stored_s``: when it happened, since the epoch."""
+
+    due_s: float
+    events: Sequence[KVEvent]
+    stored_s: float
 
 
 class EventPublisher:
@@ -45,6 +53,7 @@ class EventPublisher:
         topic: str = "",
         dialect: EventDialect = EventDialect.V0_32,
         buffer_steps: int = 10_000,
+        high_water_mark: int = _HIGH_WATER_MARK,
         rank: int = 0,
         clock: Callable[[], float] = wall_clock,
     ) -> None:
@@ -54,10 +63,14 @@ class EventPublisher:
         self.next_sequence = 0
         self.buffer_steps = buffer_steps
         self._dialect = dialect
+        self._high_water_mark = high_water_mark
         self._rank = rank
         self._clock = clock
         self._buffer: deque[tuple[int, bytes]] = deque(maxlen=buffer_steps)
         self._frames_to_drop = 0
+        self._late: deque[_Batch] = deque()  # in order of their time
+        self._timer: asyncio.TimerHandle | None = None
+        self._frozen: list[tuple[int, bytes]] | None = None  # what replays are of, instead of the buffer
         self._subscribed = False
         self._context: zmq.asyncio.Context | None = None
         self._publish_socket: zmq.Socket[bytes] | None = None
@@ -78,7 +91,7 @@ class EventPublisher:
         """Bind both sockets. Raises ``zmq.ZMQError`` where a port is taken."""
         self._context = zmq.asyncio.Context()
         self._publish_socket = zmq.Socket(self._context, zmq.XPUB)  # a PUB that tells of its subscriptions
-        self._publish_socket.set_hwm(_HIGH_WATER_MARK)
+        self._publish_socket.set_hwm(self._high_water_mark)
         self.endpoint = _bind(self._publish_socket, self.endpoint)
         if self.replay_endpoint is not None:
             self._replay_socket = self._context.socket(zmq.ROUTER)
@@ -92,6 +105,9 @@ class EventPublisher:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._replay_task
             self._replay_task = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._late.clear()
         for socket in (self._publish_socket, self._replay_socket):
             if socket is not None:
                 socket.close(linger=0)
@@ -113,11 +129,30 @@ class EventPublisher:
         self._buffer.clear()
         self._frames_to_drop = 0
 
-    def publish(self, events: Sequence[KVEvent]) -> None:
-        """Send one batch, unless it is empty, and keep it for replay."""
+    def publish(self, events: Sequence[KVEvent], *, delay_s: float = 0.0) -> None:
+        """Send one batch, unless it is empty, and keep it for replay: after ``delay_s``, and in order."""
         if not events:
             return
-        payload = encode_batch(events, self._clock(), self._rank, self._dialect)
+        if not delay_s and not self._late:
+            self._send(events, self._clock())
+            return
+        now_s = asyncio.get_running_loop().time()
+        due_s = max(now_s + delay_s, self._late[-1].due_s if self._late else 0.0)
+        self._late.append(_Batch(due_s, events, self._clock()))
+        self._send_late()
+
+    def _send_late(self) -> None:
+        """Those that are due by now; the next one calls again."""
+        loop = asyncio.get_running_loop()
+        while self._late and self._late[0].due_s <= loop.time():
+            _, events, stored_s = self._late.popleft()
+            self._send(events, stored_s)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._late[0].due_s, self._send_late) if self._late else None
+
+    def _send(self, events: Sequence[KVEvent], stored_s: float) -> None:
+        payload = encode_batch(events, stored_s, self._rank, self._dialect)
         sequence = self.next_sequence
         self.next_sequence += 1
         self._buffer.append((sequence, payload))
@@ -141,6 +176,10 @@ class EventPublisher:
         """Lose what a replay could give, so that a gap cannot be covered."""
         self._buffer.clear()
 
+    def freeze_replay(self) -> None:
+        """Replay what there is now for ever, over restarts too, as another process on the port would."""
+        self._frozen = list(self._buffer)
+
     async def _serve_replays(self, router: zmq.asyncio.Socket) -> None:
         while True:
             frames = await router.recv_multipart()
@@ -150,7 +189,7 @@ class EventPublisher:
                 _LOGGER.warning("a replay request of %d frames is not understood", len(frames))
 
     async def _replay(self, router: zmq.asyncio.Socket, envelope: list[bytes], first: int) -> None:
-        for sequence, payload in list(self._buffer):
+        for sequence, payload in list(self._buffer) if self._frozen is None else self._frozen:
             if sequence >= first:
                 await router.send_multipart([*envelope, *self._reply(_sequence_frame(sequence), payload)])
         await router.send_multipart([*envelope, *self._reply(_REPLAY_END, b"")])

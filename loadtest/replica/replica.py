@@ -22,6 +22,7 @@ from loadtest.replica.options import ReplicaOptions
 from loadtest.replica.publisher import EventPublisher, wall_clock
 from loadtest.replica.scheduler import Scheduler
 from loadtest.replica.server_api import ServerApi
+from loadtest.replica.silent_faults import SilentFaults
 
 _CLOCK_STEP_S = 0.01  # how finely a process's start time is told
 _REMEMBERED_REQUESTS = 10_000
@@ -31,7 +32,8 @@ _ERRAND_DELAY_S = 0.05  # so that whoever asked by HTTP still gets the answer
 class SimulatedReplica:
     """Use as ``async with SimulatedReplica(ReplicaOptions(...)) as replica``.
 
-    ``requests`` lists what arrived, ``faults`` makes it misbehave, ``cache`` is the truth about its blocks.
+    ``requests`` lists what arrived, ``faults`` makes it misbehave, ``silent`` does so unnoticed, ``cache`` is the truth
+    about its blocks.
     """
 
     def __init__(self, options: ReplicaOptions | None = None, *, clock: Callable[[], float] = wall_clock) -> None:
@@ -42,9 +44,10 @@ class SimulatedReplica:
         self.start_time_s = 0.0
         self._clock = clock
         self._errands: set[asyncio.Task[None]] = set()
+        self.silent = SilentFaults()
         topic = f"kv@{self.options.host}@{self.options.model}"
-        self.ranks = [EngineRank(self.options, rank, topic) for rank in range(self.options.ranks)]
-        generate = GenerateApi(self.options, self.folder, self.ranks, self.faults, clock)
+        self.ranks = [EngineRank(self.options, rank, topic, self.silent) for rank in range(self.options.ranks)]
+        generate = GenerateApi(self.options, self.folder, self.ranks, self.faults, silent=self.silent, clock=clock)
         self._api = ServerApi(
             self.options,
             self.folder,
@@ -121,9 +124,12 @@ class SimulatedReplica:
         await self.http.start()
 
     async def cue(self, cues: Mapping[str, Any]) -> None:
-        """Misbehave as JSON says: ``drop_frames``, ``slowdown`` (a factor), ``restart``, ``refuse_for_s``,
-        and what :meth:`Faults.apply` takes. Raises ``ValueError``."""
+        """Misbehave as JSON says: ``drop_frames``, ``slowdown`` (a factor), ``restart``, ``refuse_for_s``, ``silent``
+        (what :meth:`SilentFaults.apply` takes), ``lose_cache``, ``freeze_replay``, and what :meth:`Faults.apply` takes.
+        Raises ``ValueError``."""
         rest = dict(cues)
+        self.silent.apply(rest.pop("silent", {}))
+        lose_cache, freeze_replay = rest.pop("lose_cache", False), rest.pop("freeze_replay", False)
         dropped, slowdown = rest.pop("drop_frames", None), rest.pop("slowdown", None)
         restart, refuse_for_s = rest.pop("restart", False), rest.pop("refuse_for_s", None)
         self.faults.apply(rest)
@@ -137,6 +143,10 @@ class SimulatedReplica:
                 rank.publisher.drop_frames(int(dropped))
             if slowdown is not None:
                 rank.scheduler.slowdown = float(slowdown)
+            if lose_cache:
+                rank.cache.lose()
+            if freeze_replay:
+                rank.publisher.freeze_replay()
 
     async def serve_forever(self) -> None:
         """Serve until cancelled."""

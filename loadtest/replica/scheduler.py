@@ -93,6 +93,9 @@ class Scheduler:
         self._waiting: deque[Generation] = deque()
         self._running: list[Generation] = []
         self._has_work = asyncio.Event()
+        self._awake = asyncio.Event()
+        self._awake.set()
+        self.sleep_level: int | None = None  # None: awake
 
     def __repr__(self) -> str:
         return f"<Scheduler {self.running} running, {self.waiting} waiting, {self.cache!r}>"
@@ -127,11 +130,30 @@ class Scheduler:
         elif generation in self._running:
             self._leave(generation)
 
+    def sleep(self, level: int) -> None:
+        """Abort what there is, and let what comes wait. From level 1 on the cache is emptied, which is published with
+        the next step, once awake.
+        """
+        self.sleep_level = level
+        self._awake.clear()
+        for generation in [*self._running, *self._waiting]:
+            self.abort(generation)
+            generation.finish_reason = "abort"
+            generation.outbox.put_nowait(None)
+        if level:
+            self.cache.reset()
+
+    def wake(self) -> None:
+        """Go on."""
+        self.sleep_level = None
+        self._awake.set()
+
     async def run(self) -> None:
         """Step while there is work. Cancel to stop."""
         loop = asyncio.get_running_loop()
         while True:
             await self._has_work.wait()
+            await self._awake.wait()
             shares = self.schedule()
             await asyncio.sleep(self.step_s(shares) * self._speeds.time_scale * self.slowdown)
             self.complete(shares, now=loop.time())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qs
 
 from loadtest.replica.api_error import ApiError
 from loadtest.replica.engine_rank import EngineRank
@@ -40,6 +42,7 @@ class ServerApi:
         self._generate = generate
         self._start_time_s = start_time_s
         self._cue = cue
+        self._asked: Counter[tuple[float, str]] = Counter()  # by the process's start time and the path
         self._routes: Mapping[str, Mapping[str, Route]] = {
             "/health": {"GET": self._health},
             "/ping": {"GET": self._health, "POST": self._health},
@@ -48,6 +51,9 @@ class ServerApi:
             "/metrics": {"GET": self._metrics},
             "/kv_event_sources": {"GET": self._event_sources} if options.lists_event_sources else {},
             "/reset_prefix_cache": {"POST": self._reset_prefix_cache},
+            "/sleep": {"POST": self._sleep},
+            "/wake_up": {"POST": self._wake_up},
+            "/is_sleeping": {"GET": self._is_sleeping},
             "/tokenize": {"POST": self._tokenize},
             "/detokenize": {"POST": self._detokenize},
             "/v1/models": {"GET": self._models},
@@ -81,7 +87,9 @@ class ServerApi:
         await _send_json(responder, {"version": self._options.version})
 
     async def _metrics(self, _: ReceivedRequest, responder: Responder) -> None:
-        text = metrics_text(self._options, self._ranks, self._start_time_s())
+        process = self._start_time_s()
+        asked = {path: count for (start_s, path), count in self._asked.items() if start_s == process}
+        text = metrics_text(self._options, self._ranks, process, asked)
         content_type = ("content-type", "text/plain; version=1.0.0; charset=utf-8")
         await responder.send(200, [content_type], text.encode())
 
@@ -90,20 +98,42 @@ class ServerApi:
         await _send_json(responder, sources if self._options.kv_events else {})
 
     def _event_source(self, rank: EngineRank) -> Mapping[str, Any]:
+        endpoint, replay = rank.silent.lists_events_of or (rank.publisher.endpoint, rank.publisher.replay_endpoint)
         return {
             "enable_kv_cache_events": True,
             "publisher": "zmq",
-            "endpoint": rank.publisher.endpoint,
-            "replay_endpoint": rank.publisher.replay_endpoint,
+            "endpoint": endpoint,
+            "replay_endpoint": replay,
             "buffer_steps": rank.publisher.buffer_steps,
             "hwm": 100_000,
             "max_queue_size": 100_000,
             "topic": rank.publisher.topic,
         }
 
-    async def _reset_prefix_cache(self, _: ReceivedRequest, responder: Responder) -> None:
+    async def _reset_prefix_cache(self, request: ReceivedRequest, responder: Responder) -> None:
         resets = [rank.cache.reset() for rank in self._ranks]
+        self._count(request)
         await _send_json(responder, {"success": all(resets)})
+
+    async def _sleep(self, request: ReceivedRequest, responder: Responder) -> None:
+        level = int(parse_qs(request.query).get("level", ["1"])[0])
+        for rank in self._ranks:
+            rank.scheduler.sleep(level)
+        self._count(request)
+        await _send_json(responder, {"status": "sleeping", "level": level})
+
+    async def _wake_up(self, request: ReceivedRequest, responder: Responder) -> None:
+        for rank in self._ranks:
+            rank.scheduler.wake()
+        self._count(request)
+        await _send_json(responder, {"status": "awake", "tags": None})
+
+    async def _is_sleeping(self, _: ReceivedRequest, responder: Responder) -> None:
+        asleep = any(rank.scheduler.sleep_level is not None for rank in self._ranks)
+        await _send_json(responder, {"is_sleeping": asleep})
+
+    def _count(self, request: ReceivedRequest) -> None:
+        self._asked[self._start_time_s(), request.path] += 1
 
     async def _tokenize(self, request: ReceivedRequest, responder: Responder) -> None:
         body = read_json(request.body)
@@ -121,7 +151,7 @@ class ServerApi:
             return self._generate.tokenize_chat(body["messages"], template)
         if isinstance(body.get("prompt"), str):
             special = bool(body.get("add_special_tokens", True))
-            return self._folder.encode(body["prompt"], add_special_tokens=special)
+            return self._generate.tokenize(body["prompt"], add_special_tokens=special)
         raise ApiError.invalid("prompt", "missing", "Field required", dict(body))
 
     async def _detokenize(self, request: ReceivedRequest, responder: Responder) -> None:

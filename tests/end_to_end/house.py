@@ -71,6 +71,7 @@ async def house(
                         "PREFIXWAY_REPLICAS": ",".join(f"{id_}={replica.url}" for id_, replica in replicas.items()),
                         "PREFIXWAY_PROBE_INTERVAL_S": "0.05",
                         "PREFIXWAY_ACCESS_LOG": "false",
+                        "PREFIXWAY_BACKGROUND_CHECKS": "false",
                         **{f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")},
                         **{f"PREFIXWAY_{name.upper()}": value for name, value in settings.items()},
                     }

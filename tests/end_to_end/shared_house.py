@@ -112,6 +112,7 @@ class SharedHouse:
                 "PREFIXWAY_REDIS_TIMEOUT_S": "0.5",
                 "PREFIXWAY_PROBE_INTERVAL_S": "0.1",
                 "PREFIXWAY_ACCESS_LOG": "false",
+                "PREFIXWAY_BACKGROUND_CHECKS": "false",
                 **{f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")},
                 **{f"PREFIXWAY_{name.upper()}": value for name, value in settings.items()},
             }

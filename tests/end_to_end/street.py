@@ -37,6 +37,7 @@ async def street(gateways: int = 1, /, **settings: str) -> AsyncIterator[Street]
                 "PREFIXWAY_PROBE_INTERVAL_S": "0.05",
                 "PREFIXWAY_INDEX_BUDGET_MS": "500",
                 "PREFIXWAY_ACCESS_LOG": "false",
+                "PREFIXWAY_BACKGROUND_CHECKS": "false",
                 **{f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")},
                 **{f"PREFIXWAY_{name.upper()}": value for name, value in settings.items()},
             }

@@ -105,6 +105,7 @@ async def burst(*, places: int = PLACES, queue: int = QUEUE, **more: str) -> Asy
             "PREFIXWAY_REPLICAS": f"a={engine.url}",
             "PREFIXWAY_STRATEGY": "round_robin",
             "PREFIXWAY_ACCESS_LOG": "false",
+            "PREFIXWAY_BACKGROUND_CHECKS": "false",
             "PREFIXWAY_MAX_INFLIGHT": str(places),
             "PREFIXWAY_MAX_QUEUE": str(queue),
             **{f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")},

@@ -135,6 +135,7 @@ async def pair(*a: Script, b: Script | None = None, **settings: str) -> AsyncIte
             "PREFIXWAY_STRATEGY": "round_robin",
             "PREFIXWAY_TOKENIZER": "/nowhere",
             "PREFIXWAY_ACCESS_LOG": "false",
+            "PREFIXWAY_BACKGROUND_CHECKS": "false",
             **{f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")},
             **{f"PREFIXWAY_{name.upper()}": value for name, value in settings.items()},
         }

@@ -24,6 +24,7 @@ from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.decision import Decision, Stages
 from gateway.router.response_homes import ResponseHomes
 from gateway.router.router import Router
+from gateway.router.truth import Truth
 from router_strategies import Strategy, available, load
 
 SECRET = b"secret"
@@ -114,6 +115,7 @@ def a_router(
     homes: ResponseHomes | None = None,
     encoder: PromptEncoder | None = None,
     always_read: bool = False,
+    truth: Truth | None = None,
 ) -> Router:
     """A router over ``pool`` for prompts that are token ids already."""
     strategies: dict[str, Strategy] = {name: load(name) for name in offered}
@@ -130,6 +132,7 @@ def a_router(
         clock=clock or Clock(),
         homes=homes,
         always_read=always_read,
+        truth=truth,
     )
 
 

@@ -10,11 +10,11 @@ from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier
 from gateway.settings import Settings
 from gateway.shared.orders.order import DRAIN, STRATEGY, Order
-from tests.gateway.examples import a_pool, a_router
+from tests.gateway.examples import Clock, a_pool, a_router
 
 
 def alone(**settings: str) -> Alone:
-    return Alone(Settings.from_env(settings), a_pool(), Routed(), wall_clock=lambda: 1_700_000_000.0)
+    return Alone(Settings.from_env(settings), a_pool(), Routed(), clock=Clock(), wall_clock=lambda: 1_700_000_000.0)
 
 
 async def test_its_index_is_in_memory() -> None:
@@ -23,9 +23,11 @@ async def test_its_index_is_in_memory() -> None:
     process.memory.begin(key, {Tier.L0: [1, 2]})
 
     assert (await process.index.match({16: [1, 2, 3]}, [key]))[key].l0 == 32
-    assert process.status() == {"kind": "memory", "block_owners": 2}
+    status = process.status()
+    assert (status["kind"], status["block_owners"]) == ("memory", 2)
+    assert status == {"kind": "memory", "block_owners": 2, **process.budget.status()}
     assert process.collectors == ()
-    assert process.parts == (process.events,)
+    assert process.parts == (process.events, process.budget)
 
 
 def test_its_secret_is_the_settings_or_nobodys() -> None:
@@ -37,7 +39,7 @@ def test_its_secret_is_the_settings_or_nobodys() -> None:
 async def test_orders_take_effect_here() -> None:
     """A strategy, a drain, and the end of both."""
     pool = a_pool()
-    process = Alone(Settings.from_env({}), pool, Routed(), wall_clock=lambda: 1_700_000_000.0)
+    process = Alone(Settings.from_env({}), pool, Routed(), clock=Clock(), wall_clock=lambda: 1_700_000_000.0)
     router = a_router(pool)
     process.attach(router)
 
@@ -58,3 +60,11 @@ async def test_to_start_and_to_finish_takes_nobody_else() -> None:
 
     assert process.stats(ReplicaKey("tiny", "a")) is None
     json.dumps(process.status())
+
+
+async def test_it_checks_every_replica_itself() -> None:
+    """And nothing of its index lies anywhere else."""
+    process = alone()
+
+    assert process.may_check(ReplicaKey("tiny", "a"))
+    assert (process.index_losses, list(process.unindexed())) == (0, [])

@@ -109,6 +109,12 @@ class House:
         cache.serve(PROMPT)
         self._publisher.publish(cache.take_events())
 
+    def serve_more(self) -> None:
+        """And another one."""
+        cache = BlockCache(100, BLOCK)
+        cache.serve(PROMPT[::-1])
+        self._publisher.publish(cache.take_events())
+
 
 @asynccontextmanager
 async def _running(process: Process) -> AsyncIterator[None]:
@@ -146,6 +152,24 @@ async def test_one_writes_and_all_read(house: House) -> None:
     assert outside.status()["registered"] == {"a": {"epoch": _epoch(outside), "state": "fresh", "complete": True}}
     assert sorted(str(process.status()["writes"]) for process in (writer, inside, outside)) == ["['a']", "[]", "[]"]
     assert (outside.state("b"), outside.metric("shared_index_replicas")) == (None, 1)
+
+
+async def test_one_checks_a_replica_and_what_was_lost_from_redis_is_counted(house: House) -> None:
+    """Whoever writes it; where gateways follow no events, one of them."""
+    writer, other, outside = await house.start(), await house.start(), await house.start(indexer="outside")
+    key = next(replica.key for replica in writer.pool.replicas if replica.id == "a")
+    house.serve()
+    await eventually(lambda: _holds(house, 11) and not outside.together.unindexed())
+    assert sorted(process.together.may_check(key) for process in (writer, other)) == [False, True]
+    assert outside.together.may_check(key) is (
+        outside.together.members.first_gateway(key) == outside.together.process_id
+    )
+    assert writer.together.index_losses + other.together.index_losses == 0
+
+    house.redis.client().flushall()
+    house.serve_more()
+
+    await eventually(lambda: writer.together.index_losses + other.together.index_losses > 0)
 
 
 def _holds(house: House, members: int) -> bool:

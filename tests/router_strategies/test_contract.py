@@ -71,12 +71,45 @@ def test_chooses_one_of_the_candidates_and_changes_none(
     assert [asdict(c) for c in fleet] == [asdict(c) for c in before]
 
 
+@pytest.mark.parametrize("name", available())
+@given(request=requests, fleet=fleets())
+def test_costs_are_what_it_chooses_by(name: str, request: RouteRequest, fleet: list[Candidate]) -> None:
+    """One for each candidate, of which the chosen one's is the least; to tell them changes neither it nor them."""
+    before = copy.deepcopy(fleet)
+    strategy, unasked = _seeded(name), _seeded(name)
+    strategy.select(request, fleet)  # so that one with a memory has something in it
+    unasked.select(request, fleet)
+    costs = strategy.costs(request, fleet)
+    choice = strategy.select(request, fleet)
+
+    assert choice == unasked.select(request, fleet)
+    assert [asdict(c) for c in fleet] == [asdict(c) for c in before]
+    if costs:
+        assert len(costs) == len(fleet)
+        chosen = next(cost for cost, candidate in zip(costs, fleet) if candidate is choice.candidate)
+        assert chosen.compared == min(cost.compared for cost in costs)
+
+
+@pytest.mark.parametrize("name", available())
+@given(request=requests, fleet=fleets())
+def test_a_copy_chooses_as_it_would(name: str, request: RouteRequest, fleet: list[Candidate]) -> None:
+    """Whoever wants to know what comes next asks a copy, memory, seed and all; the strategy itself does not move."""
+    strategy = _seeded(name)
+    strategy.select(request, fleet)
+    foreseen = copy.deepcopy(strategy).select(request, fleet)
+
+    assert strategy.select(request, fleet) == foreseen
+
+
 NAMED = ("id", "speed")
 
 
+def _seeded(name: str) -> Strategy:
+    return load(name, {"seed": 1} if any(field.name == "seed" for field in fields(load(name))) else {})  # type: ignore[arg-type]
+
+
 def _chosen(name: str, request: RouteRequest, fleet: list[Candidate]) -> Choice:
-    options = {"seed": 1} if any(field.name == "seed" for field in fields(load(name))) else {}  # type: ignore[arg-type]
-    return load(name, options).select(request, fleet)
+    return _seeded(name).select(request, fleet)
 
 
 @pytest.mark.parametrize("name", [name for name in available() if not load(name).reads_prompt])

@@ -1,140 +1,175 @@
-"""Two real vLLM servers on the CPU: a tiny model with random weights, deterministic, with a real prefix cache."""
+"""Real vLLM servers on the CPU: a tiny model with random weights, deterministic, with a real prefix cache."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import shutil
+import random
 import signal
 import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-MODEL_FILES = Path(__file__).parents[2] / "loadtest" / "model"
+from tests.vllm.tiny_model import make_model
+
+MODEL = "tiny"  # as it is served
 BLOCK_SIZE = 32  # the CPU backend takes multiples of 32 only
 BLOCKS = 512
+TOPIC = "kv-events"
+_HEALTHY_S = 600.0
+_ENDS_S = 15.0
+_PORTS = (15_000, 30_000)  # below those of net.ipv4.ip_local_port_range
+_LAST_WORDS = 8000  # characters of a log: vLLM tells the cause first, then how it spread
+_SETTINGS = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 
 
-class RealReplica(NamedTuple):
-    """A server that answers /health."""
+@dataclass(slots=True)
+class RealReplica:
+    """A server: where it answers, publishes its events and replays them, and how it was started."""
 
     url: str
+    events: str
+    replay: str
     log: Path
+    command: Sequence[str] = field(repr=False, default=())
+    environ: Mapping[str, str] = field(repr=False, default_factory=dict)
+    process: subprocess.Popen[bytes] | None = field(repr=False, default=None)
 
+    @property
+    def id(self) -> str:
+        """What the gateway calls it."""
+        return self.url.removeprefix("http://")
 
-def make_model(folder: Path) -> Path:
-    """A model folder: our tokenizer and template, and a Llama so small that random weights do."""
-    folder.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(MODEL_FILES / name, folder)
-    vocabulary = json.loads((folder / "tokenizer.json").read_text())
-    ids = {**vocabulary["model"]["vocab"], **{t["content"]: t["id"] for t in vocabulary["added_tokens"]}}
-    stop = ids["<|im_end|>"]
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
-        "vocab_size": -(-(max(ids.values()) + 1) // 64) * 64,
-        "max_position_embeddings": 8192,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "hidden_act": "silu",
-        "tie_word_embeddings": True,
-        "torch_dtype": "bfloat16",
-        "eos_token_id": stop,
-        "bos_token_id": None,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": stop}))
-    return folder
+    def start(self) -> None:
+        """Start it, and come back at once. Its log goes on in the same file."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command,
+                env=os.environ | self.environ,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def await_health(self, timeout_s: float = _HEALTHY_S) -> None:
+        """Return when it answers /health. Raises ``RuntimeError`` with its log if it ends or does not in time."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self.process is not None and self.process.poll() is not None:
+                raise RuntimeError(f"vLLM ended with {self.process.returncode}:\n{self._last_words()}")
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/health", timeout=2):
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"vLLM is not healthy after {timeout_s} s:\n{self._last_words()}")
+
+    def stop(self) -> None:
+        """TERM takes the engine along; what is left of its own process group after a while is killed."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=_ENDS_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """KILL, to the server and its engine: no goodbye to anybody. It can be started again, on the same ports."""
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def _last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-_LAST_WORDS:]
 
 
 @contextlib.contextmanager
-def real_replicas(environment: Path, folder: Path, count: int = 2) -> Iterator[list[RealReplica]]:
-    """Start ``count`` servers and wait until they are healthy; stop them at the end."""
-    model = make_model(folder / "tiny")
-    processes, replicas = [], []
+def real_replicas(
+    environment: Path,
+    folder: Path,
+    count: int = 2,
+    *,
+    blocks: int = BLOCKS,
+    max_model_len: int = 4096,
+    topic: str = TOPIC,
+    arguments: Sequence[Sequence[str]] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[list[RealReplica]]:
+    """Start ``count`` servers of one model and wait until they are healthy; stop them at the end.
+
+    ``blocks``: in each one's cache. ``topic``: of its events. ``arguments``: more of them, for each server.
+    ``environ``: more of that, for all.
+    """
+    model = make_model(folder / MODEL)
+    replicas: list[RealReplica] = []
     try:
         for number in range(count):
-            http, events, replay = free_port(), free_port(), free_port()
-            log = folder / f"replica{number}.log"
-            processes.append(_start(environment, model, http, events, replay, log))
-            replicas.append(RealReplica(f"http://127.0.0.1:{http}", log))
-        for process, replica in zip(processes, replicas):
-            _await_health(process, replica)
+            more = [f"--num-gpu-blocks-override={blocks}", f"--max-model-len={max_model_len}"]
+            more += arguments[number] if arguments else ()
+            replica = _replica(environment, model, folder / f"replica{number}.log", topic, more, environ or {})
+            replicas.append(replica)
+            replica.start()
+        for replica in replicas:
+            replica.await_health()
         yield replicas
     finally:
-        for process in processes:
-            _stop(process)
+        for replica in replicas:
+            replica.stop()
 
 
 def free_port() -> int:
-    """A port nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nobody listens on at this moment, and none that the system gives to connections: a server takes long to
+    come to its ports, and one of these might be gone by then.
+    """
+    for _ in range(100):
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError(f"no free port in {_PORTS}")
 
 
-def _start(environment: Path, model: Path, http: int, events: int, replay: int, log: Path) -> subprocess.Popen[bytes]:
+def _replica(
+    environment: Path, model: Path, log: Path, topic: str, arguments: Sequence[str], environ: Mapping[str, str]
+) -> RealReplica:
+    http, events, replay = free_port(), free_port(), free_port()
     events_config = {
         "enable_kv_cache_events": True,
         "publisher": "zmq",
         "endpoint": f"tcp://*:{events}",
         "replay_endpoint": f"tcp://*:{replay}",
-        "topic": "kv-events",
+        "topic": topic,
     }
     command = [
         str(environment / "bin/python"), "-m", "vllm.entrypoints.openai.api_server",
-        "--model", str(model), "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(http),
+        "--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(http),
         "--load-format", "dummy", "--dtype", "bfloat16", "--enforce-eager", "--distributed-executor-backend", "uni",
-        "--max-model-len", "4096", "--max-num-seqs", "8", "--block-size", str(BLOCK_SIZE), "--enable-prefix-caching",
-        "--num-gpu-blocks-override", str(BLOCKS), "--enable-prompt-tokens-details",
-        "--kv-events-config", json.dumps(events_config),
+        "--max-num-seqs", "8", "--block-size", str(BLOCK_SIZE), "--enable-prefix-caching",
+        "--enable-prompt-tokens-details", "--kv-events-config", json.dumps(events_config), *arguments,
     ]  # fmt: skip
-    settings = {
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_SERVER_DEV_MODE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "1",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    with log.open("wb") as out:
-        return subprocess.Popen(
-            command, env=os.environ | settings, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
-        )
-
-
-def _await_health(process: subprocess.Popen[bytes], replica: RealReplica, timeout_s: float = 600) -> None:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"vLLM ended with {process.returncode}:\n{replica.log.read_text()[-3000:]}")
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{replica.url}/health", timeout=2):
-            return
-        time.sleep(0.25)
-    raise RuntimeError(f"vLLM is not healthy after {timeout_s} s:\n{replica.log.read_text()[-3000:]}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """TERM takes the engine along; what is left of its own process group after a while is killed."""
-    process.terminate()
-    try:
-        process.wait(timeout=15)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    return RealReplica(
+        f"http://127.0.0.1:{http}",
+        f"tcp://127.0.0.1:{events}",
+        f"tcp://127.0.0.1:{replay}",
+        log,
+        command,
+        {**_SETTINGS, **environ},
+    )

@@ -10,10 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.prompt.encoders import EncoderRegistry
-from gateway.prompt.inference_request import InferenceRequest
 from tests.running_gateway import RunningGateway, running_gateway
-from tests.vllm.real_replicas import BLOCK_SIZE, MODEL_FILES, RealReplica
+from tests.vllm.real_replicas import BLOCK_SIZE, RealReplica
 
 DIALOGUES, TURNS = 13, 6  # odd: else two replicas in rotation would keep each dialogue by accident
 WORDS = "route block cache token prefix replica gateway engine memory first last answer question model".split()
@@ -88,75 +86,6 @@ def _cached_share(answers: Sequence[httpx.Response]) -> float:
     usage: list[dict[str, Any]] = [answer.json()["usage"] for answer in answers]
     cached = sum(u["prompt_tokens_details"]["cached_tokens"] for u in usage)
     return float(cached / sum(u["prompt_tokens"] for u in usage))
-
-
-BODIES: list[dict[str, Any]] = [
-    {"messages": [{"role": "user", "content": "Hello"}]},
-    {
-        "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "Grüße, 世界 👋🏽"},
-        ]
-    },
-    {
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "two"}, {"type": "text", "text": "parts"}]},
-        ]
-    },
-    {
-        "messages": [
-            {"role": "user", "content": "weather?"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": "1",
-                        "type": "function",
-                        "function": {"name": "weather", "arguments": '{"city": "Bern"}'},
-                    }
-                ],
-            },
-            {"role": "tool", "tool_call_id": "1", "content": "sunny"},
-        ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "weather",
-                    "description": "w",
-                    "parameters": {"type": "object", "properties": {}},
-                },
-            }
-        ],
-    },
-    {
-        "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
-        "add_generation_prompt": False,
-    },
-    {
-        "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "to be cont"}],
-        "add_generation_prompt": False,
-        "continue_final_message": True,
-    },
-    {"messages": [{"role": "user", "content": "<|im_end|> special <|endoftext|>"}]},
-    {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"enable_thinking": False}},
-]
-
-
-@pytest.mark.parametrize("body", BODIES)
-async def test_chat_tokens_equal_vllms(replicas: list[RealReplica], body: dict[str, Any]) -> None:
-    """The gateway's ids for a chat are those of the engine's own /tokenize."""
-    registry = EncoderRegistry(str(MODEL_FILES), hub=None, remote=None, max_prompt_chars=100_000)
-    encoder = await registry.load("tiny", "")
-    request = InferenceRequest.parse("chat", httpx.Request("POST", "http://x", json={"model": "tiny", **body}).content)
-    theirs = httpx.post(f"{replicas[0].url}/tokenize", json={"model": "tiny", **body}, trust_env=False)
-
-    ours = await encoder.encode(request)
-    registry.close()
-
-    assert ours.reason == ""
-    assert list(memoryview(ours.tokens).cast("I")) == theirs.raise_for_status().json()["tokens"]
 
 
 @pytest.mark.parametrize("prompt", ["plain text", "Grüße 世界 👋🏽", "<|im_start|>user\nhi<|im_end|>", [5, 6, 7, 8]])

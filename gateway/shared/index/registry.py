@@ -110,4 +110,5 @@ def _stats(details: Details, state: FeedState) -> FeedStats:
         block_sizes=sizes,
         l0_block_size=sizes.get(Tier.L0, 0),
         lag_s=details.lag_s,
+        counts_removed=False,
     )

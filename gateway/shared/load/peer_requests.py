@@ -99,7 +99,7 @@ class PeerRequests:
         if booked.entry is not None:
             books.space.blocks += len(booked.entry.blocks)
             keep = kept and books.knowledge.is_told_nothing(booked.replica)
-            books.routed.end(booked.entry, now=now, keep=keep)
+            books.routed.end(booked.entry, now=now, keep=keep, answer_blocks=booked.inflight.answer_blocks)
 
     def agree(self, told: Sync, now: float) -> None:
         """Of the numbers that ``told`` is about, have exactly its requests open, as it tells them."""
@@ -160,8 +160,8 @@ class PeerRequests:
         books, count = self._books, len(told.blocks) // BLOCK_BYTES
         if not count or told.block_size != books.knowledge.block_size(replica) or books.space.blocks < count:
             return None
-        if replica.kv_blocks:
-            books.routed.set_capacity(replica.key, replica.kv_blocks)
+        if replica.kv_tokens:
+            books.routed.set_capacity(replica.key, replica.kv_tokens)
         blocks = unpack_blocks(told.blocks[: count * BLOCK_BYTES])
         return books.routed.add(replica.key, {told.block_size: blocks}, now=now)
 

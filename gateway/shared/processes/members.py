@@ -99,9 +99,12 @@ class Members:
 
         Every process finds the same ones. One that does not know of all others yet follows too much, never too little.
         """
-        replica = f"{key.namespace}/{key.replica_id}"
-        able = self.can_follow(key)
-        return sorted(able, key=lambda id_: xxh3_64_intdigest(f"{id_}/{replica}".encode()), reverse=True)[:count]
+        return sorted(self.can_follow(key), key=lambda id_: _rank(id_, key), reverse=True)[:count]
+
+    def first_gateway(self, key: ReplicaKey) -> str:
+        """Which of the gateways, whether it follows events or not, does what only one is to do for a replica."""
+        gateways = [r.process_id for r in (self.mine, *self.others.values()) if r.kind == "gateway" and not r.leaving]
+        return max(gateways, key=lambda id_: _rank(id_, key), default=self.mine.process_id)
 
     def _equals(self) -> Iterator[MemberRecord]:
         """The others that can stand in for this process."""
@@ -149,3 +152,8 @@ class Members:
         except ValueError:
             self.unreadable += 1
             return process_id, _Heard(known, None)
+
+
+def _rank(process_id: str, key: ReplicaKey) -> int:
+    """Of rendezvous hashing."""
+    return xxh3_64_intdigest(f"{process_id}/{key.namespace}/{key.replica_id}".encode())

@@ -161,6 +161,24 @@ def test_responses_tell_their_usage_in_other_words(usage: bytes, kind: bytes) ->
 
 
 @pytest.mark.parametrize(
+    "usage",
+    [
+        b'{"input_tokens":4,"output_tokens":3,"cache_read_input_tokens":8}',
+        b'{"input_tokens":0,"output_tokens":3,"cache_creation_input_tokens":4,"cache_read_input_tokens":8}',
+        b'{"input_tokens":4,"output_tokens":3,"cache_creation_input_tokens":null,"cache_read_input_tokens":8}',
+    ],
+)
+def test_messages_count_what_was_cached_apart(usage: bytes) -> None:
+    """In a stream the last event but one has it; the first has another, of the beginning."""
+    begun = b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":12}}}\n\n'
+    event = b'event: message_delta\ndata: {"type":"message_delta","delta":{},"usage":%b}\n\n' % usage
+    stop = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+    assert tapped(begun, event, stop).usage() == USAGE
+    assert tapped(b'{"content":[],"usage":%b}' % usage, stream=False).usage() == USAGE
+
+
+@pytest.mark.parametrize(
     ("tail", "mid"),
     [(b"", False), (b"data: 1\n\n", False), (b"data: 1\r\n\r\n", False), (b"data: 1\n", True), (b"data: {", True)],
 )

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
+import httpx
 import pytest
 
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.probes import Probes
+from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec, parse_servers
 from loadtest.replica import ReplicaOptions, SimulatedReplica
@@ -97,7 +99,7 @@ async def test_a_black_hole_delays_nobody(caplog: pytest.LogCaptureFixture) -> N
     lines = [record.message for record in caplog.records if record.name == "gateway.fleet.probes"]
     assert [line for line in lines if "good" in line] == [
         "replica good is healthy",
-        "replica good is down: /health: ConnectError",
+        "replica good is down: /health: ConnectError: All connection attempts failed",
         "replica good is healthy",
     ]
 
@@ -198,3 +200,64 @@ async def test_events_that_are_not_wanted_are_not_looked_for() -> None:
 
     assert server.event_sources == {}
     assert not [request for request in simulated.requests if "kv_event" in request.target]
+
+
+async def test_an_engine_that_sleeps_gets_no_requests_until_it_wakes() -> None:
+    """It says so itself, and answers its probes all the while."""
+    async with SimulatedReplica() as simulated, httpx.AsyncClient(base_url=simulated.url, trust_env=False) as client:
+        pool = _pool(simulated.url)
+        (server,) = pool.servers
+        emptied: list[Replica] = []
+        pool.listen_to_resets(emptied.append)
+        async with _probing(pool):
+            await eventually(lambda: server.is_ready(0.0))
+            await client.post("/sleep?level=1")
+            await eventually(lambda: server.asleep)
+            assert (server.is_ready(0.0), server.fault) == (False, "asleep")
+            assert emptied
+            emptied.clear()
+            await client.post("/wake_up")
+            await eventually(lambda: server.is_ready(0.0))
+            assert emptied
+
+
+async def test_a_reset_that_went_past_us_is_noticed() -> None:
+    """By the server's own count of what it was asked."""
+    async with SimulatedReplica() as simulated, httpx.AsyncClient(base_url=simulated.url, trust_env=False) as client:
+        pool = _pool(simulated.url)
+        (server,) = pool.servers
+        emptied: list[Replica] = []
+        pool.listen_to_resets(emptied.append)
+        async with _probing(pool):
+            await eventually(lambda: server.replicas and server.replicas[0].reported_s)
+            await client.post("/reset_prefix_cache")
+            await eventually(lambda: emptied)
+
+    assert emptied == server.replicas
+
+
+async def test_a_new_process_is_noticed_though_it_does_not_tell_its_start() -> None:
+    """Its counters begin again."""
+    counts = iter([b"7", b"9", b"9"])
+    restarted: list[Replica] = []
+
+    async def pages(wire: Wire) -> None:
+        is_metrics = wire.request.line.split(b" ")[1] == b"/metrics"
+        text = b"vllm:generation_tokens_total %b\n" % next(counts, b"2") if is_metrics else b"{}"
+        await wire.send(answer(text))
+
+    class Listener:
+        def joined(self, replica: Replica, source: EventSource | None) -> None: ...
+
+        def left(self, replica: Replica) -> None: ...
+
+        def process_changed(self, replica: Replica) -> None:
+            restarted.append(replica)
+
+    async with ScriptedServer(pages) as scripted:
+        pool = _pool(scripted.origin.url)
+        pool.listen(Listener())
+        async with _probing(pool):
+            await eventually(lambda: restarted)
+
+    assert restarted == list(pool.replicas)

@@ -306,6 +306,38 @@ def test_a_new_process_is_announced_once() -> None:
     assert members.log == ["!a"]
 
 
+def test_replicas_whose_caches_were_emptied_are_told() -> None:
+    """By falling asleep and waking, by a reset that was seen here, or one that the server counted."""
+    pool = _pool()
+    server = _server(pool, "a")
+    emptied: list[str] = []
+    pool.listen_to_resets(lambda replica: emptied.append(replica.id))
+    for asleep in (True, True, False):
+        pool.slept(server, asleep=asleep)
+    assert emptied == ["a", "a"]
+
+    for count in (1.0, 2.0):
+        pool.resets_counted(server, count)
+    assert len(emptied) == 3
+    pool.cache_reset(server)
+    pool.resets_counted(server, 3.0)  # that one
+    assert emptied == ["a"] * 4
+
+
+def test_nobody_who_sleeps_is_chosen() -> None:
+    """Not even if all do: they would not answer."""
+    pool = _pool()
+    pool.slept(_server(pool, "a"), asleep=True)
+    assert _ids(pool) == ["b"]
+
+    pool.slept(_server(pool, "b"), asleep=True)
+    with pytest.raises(NoReplica) as error:
+        _ids(pool)
+    assert "a: asleep; b: asleep" in error.value.detail
+    pool.slept(_server(pool, "a"), asleep=False)
+    assert _ids(pool) == ["a"]
+
+
 def test_a_new_process_is_not_blamed_for_the_old_one() -> None:
     """The breaker closes with it."""
     pool = _pool("a=http://a:1")

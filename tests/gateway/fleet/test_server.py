@@ -8,7 +8,9 @@ import pytest
 
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.outcome import Outcome, Sign
+from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server import Server, faults_of
+from gateway.fleet.server_spec import parse_servers
 from tests.gateway.examples import a_pool
 
 
@@ -37,6 +39,62 @@ def test_three_misses_make_it_unhealthy_and_one_answer_heals() -> None:
     assert states == [True, True, False]
     assert server.healthy
     assert server.fault == ""
+
+
+def test_who_sleeps_is_not_healthy_until_it_wakes() -> None:
+    """Though it answers its probes; and a fault is told before its sleep."""
+    server = _server()
+    server.slept(True)
+    server.probe_answered()
+    assert (server.healthy, server.is_ready(0.0), server.fault, server.obstacle(0.0)) == (
+        False,
+        False,
+        "asleep",
+        "asleep",
+    )
+    assert faults_of([server]) == "a: asleep"
+
+    server.probe_missed("gone")
+    assert server.fault == "gone"
+    server.probe_answered()
+    server.slept(False)
+    assert (server.healthy, server.is_ready(0.0), server.fault) == (True, True, "")
+
+
+def test_a_server_that_was_found_asleep_was_never_healthy() -> None:
+    """So that nobody is ready because of it."""
+    pool = ReplicaPool()
+    pool.reconcile(parse_servers("a=http://a:1"))
+    (server,) = pool.servers
+    server.slept(True)
+    server.probe_answered()
+
+    assert not pool.was_ready
+    server.slept(False)
+    assert pool.was_ready
+
+
+def test_resets_that_were_seen_otherwise_are_no_news() -> None:
+    """The first count is none either, nor that of a process that began anew."""
+    server = _server()
+    news = [server.resets_counted(count) for count in (5.0, 5.0, 6.0, 0.0)]
+    server.reset_seen()
+    news += [server.resets_counted(count) for count in (0.0, 1.0, 1.0, 2.0)]
+    server.reset_seen()
+    news += [server.resets_counted(4.0)]
+
+    assert news == [False, False, True, False, False, False, False, True, True]
+
+
+def test_a_reset_seen_before_the_first_count_hides_no_later_one() -> None:
+    """That count holds it already; so may the first of a process that began anew."""
+    server = _server()
+    server.reset_seen()
+    news = [server.resets_counted(count) for count in (3.0, 4.0)]
+    server.reset_seen()
+    news += [server.resets_counted(count) for count in (1.0, 2.0)]
+
+    assert news == [False, True, False, True]
 
 
 def test_retry_after_is_bounded() -> None:
@@ -268,3 +326,24 @@ def test_faults_of_several_are_told_briefly() -> None:
 
     assert faults_of(servers) == "a: slow; b: draining; c: slow and 2 more"
     assert faults_of([]) == "every one was tried"
+
+
+def test_what_keeps_it_from_being_ready_has_a_word() -> None:
+    """As long as it does; the worst first."""
+    server = _server()
+    words = [server.obstacle(0.0)]
+    server.sent(0.0)
+    words.append(server.obstacle(60.0))
+    server.attempt_ended(Outcome.BUSY, 9.0, 60.0, sent_s=0.0, answered=False)
+    words.append(server.obstacle(61.0))
+    server.breaker.trip(70.0)
+    words += [server.obstacle(71.0), server.obstacle(80.0)]
+    server.breaker.sent(80.0)
+    words.append(server.obstacle(81.0))
+    server.draining = True
+    words.append(server.obstacle(81.0))
+    for _ in range(3):
+        server.probe_missed("gone")
+    words.append(server.obstacle(81.0))
+
+    assert words == ["", "stalled", "pushing back", "breaker open", "", "breaker half open", "draining", "unhealthy"]

@@ -39,7 +39,6 @@ class Replica:
             self.index,
             secret=SECRET,
             block_size_seen=lambda tier, size: self.block_sizes.append((tier, size)),
-            max_blocks_per_tier=1000,
             state=state,
         )
         self.index.begin(KEY, self.applier.owned())
@@ -76,6 +75,17 @@ def test_an_announcement_repeated_is_no_copy(replica: Replica) -> None:
     replica.see(BlockRemoved([2], "GPU"), BlockRemoved([1], "GPU"))
 
     assert replica.matched([1, 2, 3, 4]).l0 == 0
+
+
+def test_announcements_after_a_loss_are_no_copies_where_they_overlap(replica: Replica) -> None:
+    """Of three prompts on one root each tells of what was lost, and there is still one copy of everything."""
+    replica.see(store([1, 2, 3], [1, 2, 3, 4, 5, 6]))
+    replica.applier.lose()
+    for blocks in (1, 2, 3):
+        replica.see(store([1, 2, 3][:blocks], [1, 2, 3, 4, 5, 6][: 2 * blocks]))
+    replica.see(BlockRemoved([3, 2, 1], "GPU"))
+
+    assert replica.applier.owned_blocks(Tier.L0) == 0
 
 
 def test_a_store_credits_its_whole_ancestry_after_a_loss(replica: Replica) -> None:
@@ -156,10 +166,64 @@ def test_offloaded_placeholders_are_found_through_the_gpu(replica: Replica) -> N
     assert replica.matched([1, 2, 3, 4]) == TierTokens(4, 0, None)
 
 
+def test_offloaded_blocks_are_what_the_gpus_events_named(replica: Replica) -> None:
+    """vLLM's offloading tells tokens and no extra keys: a salted block is not taken for anybody's, nor an image's."""
+    replica.see(
+        store([1, 2], [1, 2, 3, 4])._replace(extra_keys=[["s"], None]),
+        store([5], [5, 6], parent=2)._replace(extra_keys=[[["image", 0]]]),
+    )
+
+    dropped = replica.see(store([1, 2], [1, 2, 3, 4], medium="CPU"), store([5], [5, 6], parent=2, medium="CPU"))
+
+    assert dropped == {"placeholder": 1}
+    assert replica.matched([1, 2, 3, 4]) == TierTokens(0, 0, None)
+    salted = replica.index.match_now({2: chain([1, 2, 3, 4], salt="s")}, [KEY])[KEY]
+    assert salted == TierTokens(4, 4, None)
+    replica.see(BlockRemoved([2], "CPU"))
+    assert replica.index.owned(KEY, Tier.L1) == 1
+
+
+def test_offloaded_blocks_of_another_group_are_left_out(replica: Replica) -> None:
+    """A hybrid model's groups share their hashes: a sliding window in host memory is no prefix."""
+    replica.see(store([1], [1, 2])._replace(group=1))
+
+    other = store([1], [], medium="CPU")._replace(block_size=0)
+    dropped = replica.see(other._replace(group=0), other._replace(group=1, attention="sliding_window"))
+
+    assert dropped == {"other_group": 1, "attention_kind": 1}
+    assert replica.see(other._replace(group=1)) == {}
+    assert replica.index.owned(KEY, Tier.L1) == 1
+
+
+def test_a_second_clear_in_a_batch_is_also_about_memory_vllm_offloads_to(replica: Replica) -> None:
+    """Its events do not say which of the two caches they mean; that of anybody else is not touched."""
+    replica.see(store([1], [1, 2]), store([1], [1, 2], medium="CPU"), store([1], [1, 2], medium="STORAGE"))
+    replica.see(AllBlocksCleared())
+    assert [replica.index.owned(KEY, tier) for tier in Tier] == [0, 1, 1]
+
+    replica.see(AllBlocksCleared(), AllBlocksCleared())
+    assert [replica.index.owned(KEY, tier) for tier in Tier] == [0, 0, 1]
+
+    other = Replica()
+    other.see(store([1], [1, 2]), store([77], [1, 2], medium="CPU"))
+    other.see(AllBlocksCleared(), AllBlocksCleared())
+    assert [other.index.owned(KEY, tier) for tier in Tier] == [0, 1, 0]
+
+
+def test_what_another_hosts_memory_loses_is_not_lost_here(replica: Replica) -> None:
+    """Neither what it stores nor what it removes is this replica's."""
+    replica.see(store([1], [1, 2], medium="CPU"))
+
+    assert replica.see(BlockRemoved([1], "CPU", locality="REMOTE")) == {"remote": 1}
+    assert replica.index.owned(KEY, Tier.L1) == 1
+    assert replica.see(BlockRemoved([1], "CPU", locality="LOCAL")) == {}
+    assert replica.index.owned(KEY, Tier.L1) == 0
+
+
 def test_what_is_left_out_is_counted_by_reason(replica: Replica) -> None:
     """Nothing of it is credited, and the events around it are."""
     dropped = replica.see(
-        store([1], [1, 2]),
+        store([1], [1, 2])._replace(group=0),
         store([2], [3, 4], parent=99),
         store([3], [5, 6], medium="MOON"),
         store([4], [5, 6], medium="CPU")._replace(locality="REMOTE"),
@@ -239,3 +303,11 @@ def test_what_is_owned_is_a_copy(replica: Replica) -> None:
 
     assert owned == {Tier.L0: chain([1, 2])}
     assert len(state[Tier.L0].resolver.own) == len(state[Tier.L0].ownership.copies) == 1
+
+
+def test_other_tiers_keep_what_they_hold_over_a_reset(replica: Replica) -> None:
+    """It is the GPU's."""
+    replica.see(store([1], [1, 2], medium="CPU"))
+    replica.applier.clear_gpu()
+
+    assert replica.matched([1, 2]) == TierTokens(0, 2)

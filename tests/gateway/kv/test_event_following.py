@@ -11,8 +11,10 @@ from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.event_following import EventFollowing
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
-from gateway.kv.tiers import Tier
-from loadtest.replica.block_cache import BlockCache
+from gateway.kv.tiers import Tier, TierTokens
+from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
+from loadtest.replica.block_cache import BlockCache, CacheScope
+from loadtest.replica.kv_events import EventDialect
 from loadtest.replica.publisher import EventPublisher
 from tests.fakes.background import running
 from tests.fakes.waiting import eventually
@@ -116,3 +118,70 @@ async def test_a_replica_without_events_is_trusted_and_its_restart_forgets_what_
         assert events.stats(old) is None
         assert replica.key == old._replace(incarnation=1)
         assert routed.match({16: [1, 2]}, [old, replica.key], now=1.0) == {}
+
+
+async def test_an_emptied_cache_is_believed_before_its_events_tell() -> None:
+    """A reset while the engine idles: what was stored and what was sent before is gone; what comes then is known."""
+    pool, index, routed = a_pool("a=http://a:1"), MemoryIndex(), Routed()
+    server = pool.server("a")
+    assert server is not None
+    async with (
+        EventPublisher(replay_endpoint="tcp://127.0.0.1:0") as publisher,
+        _following(pool, index, routed),
+    ):
+        pool.identify(server, server.cards, {0: EventSource(publisher.endpoint, publisher.replay_endpoint)})
+        (replica,) = server.replicas
+        cache = BlockCache(100, 32)
+        cache.serve(list(range(100)))
+        publisher.publish(cache.take_events())
+        await eventually(lambda: index.owned(replica.key, Tier.L0) == 3)
+        routed.end(routed.add(replica.key, {32: [1, 2]}, now=0.0), now=0.0, keep=True)
+
+        pool.resets_counted(server, 7.0)
+        cache.reset()
+        pool.cache_reset(server)
+        assert index.owned(replica.key, Tier.L0) == 0
+        assert routed.match({32: [1, 2]}, [replica.key], now=0.0) == {}
+        cache.serve(list(range(200, 270)))
+        publisher.publish(cache.take_events())
+        await eventually(lambda: index.owned(replica.key, Tier.L0) == 2)
+        pool.resets_counted(server, 8.0)  # that one
+        assert index.owned(replica.key, Tier.L0) == 2
+
+
+async def test_a_replica_that_left_is_named_by_nothing() -> None:
+    """Neither the index, nor what was sent, nor who follows."""
+    pool, index, routed = a_pool("a=http://a:1,b=http://b:1"), MemoryIndex(), Routed()
+    async with EventPublisher() as publisher, _following(pool, index, routed) as events:
+        for server in pool.servers:
+            pool.identify(server, server.cards, {0: EventSource(publisher.endpoint, publisher.replay_endpoint)})
+        a, b = (replica.key for replica in pool.replicas)
+        routed.end(routed.add(a, {16: [1, 2]}, now=0.0), now=0.0, keep=True)
+        pool.reconcile([server.spec for server in pool.servers if server.id == "b"])
+
+        assert (list(index.keys()), list(events.feeds), list(events.followable)) == ([b], [b], [b])
+        assert [key for key, _ in events.indexer.appliers()] == [b]
+        assert (routed.entries, routed.match({16: [1]}, [a], now=0.0)) == (0, {})
+
+
+async def test_what_was_sent_with_a_salt_is_not_credited_to_others() -> None:
+    """By a publisher from before salts were told: an unsalted prompt would be thought held that is not."""
+    pool, index = a_pool("a=http://a:1"), MemoryIndex()
+    server = pool.server("a")
+    assert server is not None
+    unsalted = extend_chain(chain_root(b"s", "tiny", "", "", 32), pack_tokens(range(96)), 32)
+    async with (
+        EventPublisher(replay_endpoint="tcp://127.0.0.1:0", dialect=EventDialect.V0_16) as publisher,
+        _following(pool, index, Routed()) as events,
+    ):
+        pool.identify(server, server.cards, {0: EventSource(publisher.endpoint, publisher.replay_endpoint)})
+        (replica,) = server.replicas
+        events.salted.sent(unsalted[:1])
+        cache = BlockCache(100, 32)
+        cache.serve(list(range(100)), (), CacheScope(cache_salt="tenant"))
+        cache.serve(list(range(500, 600)))
+        publisher.publish(cache.take_events())
+        await eventually(lambda: index.owned(replica.key, Tier.L0) == 3)
+
+        assert index.match_now({32: unsalted}, [replica.key]) == {replica.key: TierTokens(0)}
+        assert events.feeds[replica.key].dropped["salted"] == 1

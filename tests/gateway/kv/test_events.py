@@ -63,6 +63,7 @@ def expected_event(told: dict[str, Any]) -> KVEvent:
         told.get("group_idx"),
         told.get("kv_cache_spec_kind"),
         told.get("locality"),
+        bool(keys),
     )
 
 

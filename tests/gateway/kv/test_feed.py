@@ -12,7 +12,8 @@ import zmq
 from gateway.fleet.event_source import EventSource
 from gateway.kv.feed import Feed, FeedTiming
 from gateway.kv.feed_stats import FeedStats
-from gateway.kv.sequence import AT_THE_BEGINNING, Sequence, SequenceState
+from gateway.kv.history import AT_THE_BEGINNING, SequenceState
+from gateway.kv.sequence import Sequence
 from gateway.kv.trust import FeedState
 from loadtest.replica.kv_events import AllBlocksCleared, EventDialect
 from loadtest.replica.publisher import EventPublisher
@@ -228,6 +229,34 @@ async def test_a_publisher_that_is_not_there_is_blind_until_it_comes() -> None:
         async with EventPublisher(endpoint=source.endpoint, replay_endpoint=source.replay_endpoint):
             await running.fresh()
         await eventually(lambda: running.stats.state is FeedState.BLIND)
+
+
+async def test_what_failed_replays_missed_is_asked_for_again() -> None:
+    """The port answers later: a look shows that it has more, so all is read again; a look that shows no more is left
+    at its first batch."""
+    timing = QUICK._replace(recover_s=0.02)
+    async with scripted_publisher() as publisher, feed(publisher.source, timing) as running:
+        await eventually(lambda: publisher.requests)
+        publisher.publish(2, b"2")
+        await eventually(lambda: running.sink.told == [(2, b"2")])
+        await eventually(lambda: len(publisher.requests) > 3)  # a look that fails too
+        whole = [batch(1, b"1"), batch(2, b"2"), [END, b""]]
+        publisher.answers = [whole, whole]
+        await eventually(lambda: running.sink.told[1:] == ["read_again", (1, b"1"), (2, b"2")])
+        await running.fresh()
+        publisher.publish(3, b"3")
+        await eventually(lambda: running.sink.numbers[-1] == 3)
+
+        assert running.stats.since == 1
+        assert not running.sequence.awaits_replay
+
+
+async def test_a_batch_that_came_late_says_nothing_of_a_stream_gone_silent() -> None:
+    """Nobody has to send a request there only to restore trust."""
+    async with EventPublisher() as publisher, feed(source_of(publisher), QUICK._replace(quiet_s=0.05)) as running:
+        await running.fresh()
+        running.stats.late_s = 5.0
+        await eventually(lambda: running.stats.late_s == 0.0)
 
 
 async def test_an_address_that_is_none_is_an_error() -> None:

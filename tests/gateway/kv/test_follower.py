@@ -36,9 +36,10 @@ class Owner:
     index: MemoryIndex = field(default_factory=MemoryIndex)
     told: list[str] = field(default_factory=list)
     changes: list[tuple[ReplicaKey, FeedState, bool, dict[Tier, int]]] = field(default_factory=list)
+    now: float = 1_000.0
 
     def wall_clock(self) -> float:
-        return 1_000.0
+        return self.now
 
     def begin(self, follower: Follower, state: FollowerState | None) -> Applier:
         applier = Applier(
@@ -46,7 +47,6 @@ class Owner:
             self.index,
             secret=b"secret",
             block_size_seen=follower.saw_block_size,
-            max_blocks_per_tier=1000,
             state=state.spaces if state else None,
         )
         self.index.begin(follower.key, applier.owned())
@@ -82,6 +82,20 @@ def test_batches_are_counted_and_applied() -> None:
     assert owner.index.owned(KEY, Tier.L0) == len(follower.owned()[Tier.L0]) == 2
 
 
+def test_delay_is_told_whatever_the_clocks_say() -> None:
+    """It is what a batch took longer than the fastest one; a new process begins anew."""
+    owner = Owner()
+    follower = Follower(KEY, EventSource("tcp://127.0.0.1:1"), owner)
+    for number, ts in enumerate((900.0, 897.5)):
+        follower.batch(number, encode_batch([STORED], ts, 0, EventDialect.V0_32))
+    assert (follower.stats.lag_s, follower.stats.late_s) == (102.5, 2.5)
+
+    follower.restarted()
+    assert follower.stats.late_s == 0.0
+    follower.batch(0, encode_batch([STORED], 500.0, 0, EventDialect.V0_32))
+    assert (follower.stats.lag_s, follower.stats.late_s) == (500.0, 0.0)
+
+
 def test_a_loss_is_told_loudly_once(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is held any more, and the same reason again is no news."""
     owner = Owner()
@@ -115,6 +129,47 @@ def test_a_new_engine_process_has_a_new_key_and_nothing_known() -> None:
 
     assert follower.key == KEY._replace(incarnation=1)
     assert (follower.owned(), follower.stats.block_sizes, follower.stats.l0_block_size) == ({}, {}, 0)
+
+
+def test_a_reset_that_was_seen_is_believed_before_its_event_comes() -> None:
+    """An engine tells of it only with its next step. Its event then says nothing of what is seen the next time."""
+    follower = Follower(KEY, NOWHERE, owner := Owner())
+    follower.batch(0, payload(STORED))
+    follower.reset_seen()
+    assert follower.owned_blocks(Tier.L0) == 0
+
+    owner.now += 3600.0
+    follower.batch(1, payload(AllBlocksCleared(), STORED))
+    held = follower.owned_blocks(Tier.L0)
+    assert held
+    follower.reset_seen()
+    assert follower.owned_blocks(Tier.L0) == 0
+    follower.reset_seen()
+    follower.batch(2, payload(AllBlocksCleared(), AllBlocksCleared(), STORED))
+    assert follower.owned_blocks(Tier.L0) == held
+
+
+def test_a_reset_that_is_seen_after_its_event_takes_nothing_away() -> None:
+    """What was stored since then is held, and nothing counts as evicted a second time. Once: the next is another."""
+    follower = Follower(KEY, NOWHERE, Owner())
+    follower.batch(0, payload(STORED, AllBlocksCleared(), STORED))
+    removed = follower.stats.removed
+    follower.reset_seen()
+    assert follower.owned_blocks(Tier.L0)
+    assert follower.stats.removed == removed
+
+    follower.reset_seen()
+    assert follower.owned_blocks(Tier.L0) == 0
+
+
+def test_a_reset_that_only_its_event_told_of_hides_no_later_one() -> None:
+    """Whatever was stored since would be credited to a cache that is empty."""
+    follower = Follower(KEY, NOWHERE, owner := Owner())
+    follower.batch(0, payload(AllBlocksCleared(), STORED))
+    owner.now += 60.0
+    follower.reset_seen()
+
+    assert follower.owned_blocks(Tier.L0) == 0
 
 
 def test_its_owner_hears_of_what_changed_and_of_nothing_twice() -> None:

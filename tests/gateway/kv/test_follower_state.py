@@ -15,9 +15,9 @@ from xxhash import xxh3_64_digest
 from gateway.kv.applier import SpaceState
 from gateway.kv.events import BlockHash
 from gateway.kv.follower_state import FollowerState
+from gateway.kv.history import AT_THE_BEGINNING, REMEMBERED, SequenceState
 from gateway.kv.ownership import OwnershipState
 from gateway.kv.resolver import ResolverState
-from gateway.kv.sequence import AT_THE_BEGINNING, REMEMBERED, SequenceState
 from gateway.kv.tiers import Tier
 
 _OWN = st.integers(0, 2**64 - 1)

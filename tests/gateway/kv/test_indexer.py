@@ -12,10 +12,10 @@ from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.feed import FeedTiming
 from gateway.kv.follower_state import FollowerState
+from gateway.kv.history import SequenceState
 from gateway.kv.index import IndexWriter
 from gateway.kv.indexer import Indexer
 from gateway.kv.memory_index import MemoryIndex
-from gateway.kv.sequence import SequenceState
 from gateway.kv.tee import Tee
 from gateway.kv.tiers import Tier
 from gateway.kv.trust import FeedState
@@ -89,7 +89,11 @@ async def test_replicas_are_followed_before_and_while_it_runs() -> None:
             await eventually(lambda: indexer.stats[B].state is FeedState.FRESH)
 
             stats = indexer.stats[A]
-            assert (stats.batches, stats.decoded, stats.lag_s) == (1, 1, 3.0)
+            assert (stats.batches, stats.decoded, stats.lag_s) == (1, 1, None)  # how old history is says nothing
+            await eventually(lambda: stats.state is FeedState.FRESH)
+            first.publish([STORED])
+            await eventually(lambda: stats.batches == 2)
+            assert (stats.lag_s, stats.late_s) == (3.0, 0.0)
             assert stats.block_sizes == {Tier.L0: 4}
             assert A in pool.caught_up
             assert pool.index.owned(B, Tier.L0) == 0
@@ -147,6 +151,28 @@ async def test_what_was_announced_is_known_after_it_is_gone() -> None:
         assert indexer.announced(A, Tier.L0, block)
         assert indexer.announced(A, Tier.L0, block + 1) is False
         assert indexer.announced(B, Tier.L0, block) is None
+
+
+async def test_what_somebody_disproved_is_held_no_more_until_events_say_so_again() -> None:
+    """What was applied can be told by number, and how much is held by count."""
+    pool = Pool()
+    indexer = pool.make_indexer()
+    async with EventPublisher() as publisher, running(indexer.run()):
+        publisher.publish([STORED])
+        indexer.follow(A, source_of(publisher))
+        await eventually(lambda: indexer.owned_blocks(A, Tier.L0) == 1)
+        position = indexer.position(A)
+        assert position is not None
+        assert (position.last, len(position.recent)) == (0, 1)
+
+        indexer.disprove(A, "vanished")
+        indexer.disprove(B, "vanished")
+        assert (indexer.owned_blocks(A, Tier.L0), pool.index.owned(A, Tier.L0)) == (0, 0)
+        assert indexer.stats[A].lost == {"vanished": 1}
+        assert (indexer.position(B), indexer.owned_blocks(B, Tier.L0)) == (None, 0)
+
+        publisher.publish([BlockStored((12,), 11, (5, 6, 7, 8), 4)])
+        await eventually(lambda: pool.index.owned(A, Tier.L0) == 2)
 
 
 async def test_a_restart_moves_to_the_key_the_pool_gives() -> None:
@@ -341,7 +367,7 @@ async def test_what_is_lost_for_good_is_purged_and_logged(caplog: pytest.LogCapt
         await eventually(lambda: indexer.stats[A].lost == {"gap": 1})
 
         assert pool.index.owned(A, Tier.L0) == 1
-        assert "missing for good (gap)" in caplog.text
+        assert "were missing (gap)" in caplog.text
 
 
 async def test_garbage_from_one_replica_is_counted_and_harmless() -> None:

@@ -73,3 +73,21 @@ def test_bits_are_never_mixed_up(
             assert matched == {key: tokens for key in KEYS if (tokens := model.match(asked, key)) is not None}
     for key, held in model.held.items():
         assert index.owned(key, Tier.L0) == len(held[Tier.L0])
+
+
+def test_what_is_asked_for_is_noted_on_wish() -> None:
+    """The last block of each match, by who owns it, the latest first; nothing before, nor of who is not known."""
+    index = MemoryIndex()
+    index.begin(A, {Tier.L0: [1, 2, 3]})
+    index.begin(B, {Tier.L0: [1]})
+    index.match_now({16: [1, 2]}, [A, B])
+    assert index.asked_of(A) == []
+
+    index.note_asked(True)
+    for chain in ([1, 2, 9], [7], [1, 2, 3]):
+        index.match_now({16: chain}, [A, B])
+        index.note_asked(True)
+    assert (index.asked_of(A), index.asked_of(B), index.asked_of(A._replace(rank=5))) == ([3, 2], [1, 1], [])
+
+    index.note_asked(False)
+    assert index.asked_of(A) == []

@@ -12,7 +12,7 @@ from gateway.kv.ownership import Ownership
 
 def test_an_index_hears_of_first_and_last_copies_only() -> None:
     """Stored twice must be removed twice; between the two nothing changes."""
-    ownership = Ownership(100)
+    ownership = Ownership()
     ownership.add([1, 2])
     assert ownership.take_changes() == (False, {1, 2}, set())
 
@@ -27,7 +27,7 @@ def test_an_index_hears_of_first_and_last_copies_only() -> None:
 
 def test_within_one_batch_only_the_outcome_counts() -> None:
     """Removed and stored again, or stored and removed again, is no change."""
-    ownership = Ownership(100)
+    ownership = Ownership()
     ownership.add([1])
     ownership.take_changes()
 
@@ -40,7 +40,7 @@ def test_within_one_batch_only_the_outcome_counts() -> None:
 
 def test_an_announcement_repeated_does_not_add() -> None:
     """`ensure` sets to at least one: a single removal ends it."""
-    ownership = Ownership(100)
+    ownership = Ownership()
     ownership.ensure([1])
     ownership.ensure([1])
 
@@ -51,7 +51,7 @@ def test_an_announcement_repeated_does_not_add() -> None:
 
 def test_credit_stops_at_the_first_owned_ancestor() -> None:
     """What lies before an owned block is owned too, unless a thorough look is asked for."""
-    ownership = Ownership(100)
+    ownership = Ownership()
     ownership.add([2])
 
     ownership.credit([4, 3, 2, 1], thorough=False)
@@ -63,7 +63,7 @@ def test_credit_stops_at_the_first_owned_ancestor() -> None:
 
 def test_clear_comes_before_what_follows_it() -> None:
     """A clear wipes what the index was not told yet, and is told first."""
-    ownership = Ownership(100)
+    ownership = Ownership()
     ownership.add([1, 2])
     ownership.clear()
     ownership.add([2])
@@ -71,29 +71,15 @@ def test_clear_comes_before_what_follows_it() -> None:
     assert ownership.take_changes() == (True, {2}, set())
 
 
-def test_a_publisher_that_never_removes_loses_its_oldest() -> None:
-    """The bound holds, and the index hears of what went."""
-    ownership = Ownership(100)
-    told: set[int] = set()
-    for block in range(1000):
-        ownership.add([block])
-        changes = ownership.take_changes()
-        told = (told | set(changes.stored)) - set(changes.removed)
-        assert len(ownership) <= 100
-
-    assert told == {block for block in range(1000) if block in ownership}
-    assert 999 in ownership
-
-
 def test_an_exported_state_is_gone_on_from() -> None:
     """With the same counts and nothing to tell an index; neither side sees what the other does later."""
-    ownership = Ownership(100)
+    ownership = Ownership()
     ownership.add([1, 2, 2])
     ownership.credit([3], thorough=False)
     state = ownership.export()
     ownership.remove(1)
 
-    other = Ownership(100, state)
+    other = Ownership(state)
     other.remove(2)
 
     assert [other.copies(block) for block in (1, 2, 3)] == [1, 1, 1]
@@ -103,26 +89,12 @@ def test_an_exported_state_is_gone_on_from() -> None:
     assert ownership.copies(2) == 2
 
 
-def test_a_state_beyond_the_bound_loses_its_oldest() -> None:
-    """The index, which was told of all of it, hears of what goes."""
-    bigger = Ownership(100)
-    bigger.add(range(50))
-
-    ownership = Ownership(20, bigger.export())
-    ownership.add([100])
-    changes = ownership.take_changes()
-
-    assert len(ownership) <= 20
-    assert {0, 1, 2} < set(changes.removed)
-    assert 49 in ownership
-
-
 @given(
     st.lists(st.tuples(st.sampled_from(["add", "ensure", "remove", "clear", "take"]), st.integers(0, 5)), max_size=60)
 )
 def test_what_an_index_is_told_is_what_is_owned(steps: list[tuple[str, int]]) -> None:
     """Following the changes gives exactly the owned blocks, and counts never exceed the copies there are."""
-    ownership = Ownership(100)
+    ownership = Ownership()
     copies: Counter[int] = Counter()
     told: set[int] = set()
     for step, block in [*steps, ("take", 0)]:

@@ -130,6 +130,15 @@ def test_only_the_first_group_counts(resolver: Resolver) -> None:
         resolver.resolve(store([11], [1, 2], group=1))
 
 
+def test_a_group_that_is_not_said_is_the_one(resolver: Resolver) -> None:
+    """Releases before 0.20 have none, and what they stored is known still when one is said."""
+    resolver.resolve(store([11], [1, 2], group=None))
+    resolver.resolve(store([12], [3, 4], parent=11, group=2))
+    resolver.resolve(store([13], [5, 6], parent=12, group=None))
+
+    assert [resolver.follows_group(group) for group in (None, 2, 0)] == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -169,6 +178,7 @@ def test_placeholders_are_resolved_through_the_gpus_hashes(resolver: Resolver) -
 
     assert list(offloaded.adopt(placeholder, resolver).blocks) == list(blocks)
     assert offloaded.own(12) == blocks[1]
+    assert list(offloaded.ancestors(blocks[1])) == [blocks[1], blocks[0]]
     assert offloaded.block_size == 2
     with pytest.raises(UnresolvedError, match="placeholder"):
         offloaded.adopt(BlockStored([98], None, b"", 0, "CPU"), resolver)
@@ -227,3 +237,35 @@ def test_a_purge_forgets_nothing(resolver: Resolver) -> None:
     resolver.forget_unowned(set())
 
     assert len(resolver) == count
+
+
+def test_beginnings_sent_with_a_salt_are_nobodys_where_the_publisher_tells_no_salt() -> None:
+    """Neither they nor what is stored on top of them; other prompts are; and what is sent later is no different."""
+    salted: set[int] = set()
+    resolver = Resolver(SECRET, SPACE, salted=salted)
+    salted.update(own_chain([1, 2], 2))
+
+    for event, reason in ((store([1, 2], [1, 2, 3, 4]), "salted"), (store([3], [5, 6], parent=2), "excluded")):
+        with pytest.raises(UnresolvedError, match=reason):
+            resolver.resolve(event)
+    assert list(resolver.resolve(store([8], [7, 8])).blocks) == own_chain([7, 8], 2)
+
+
+def test_a_publisher_that_tells_salts_is_believed() -> None:
+    """From the first event on that says what besides tokens goes into its blocks, if only that nothing does."""
+    salted = set(own_chain([1, 2], 2))
+    resolver = Resolver(SECRET, SPACE, salted=salted)
+    plain = resolver.resolve(store([1], [1, 2], tells_keys=True))
+    with_salt = resolver.resolve(store([2], [1, 2], extra_keys=[["s"]], tells_keys=True))
+
+    assert list(plain.blocks) == own_chain([1, 2], 2)
+    assert list(with_salt.blocks) == own_chain([1, 2], 2, salt="s")
+    assert list(resolver.resolve(store([3], [1, 2])).blocks) == own_chain([1, 2], 2)
+
+
+def test_only_a_prompts_first_block_is_looked_at() -> None:
+    """Others with the same hash as some beginning are not beginnings."""
+    resolver = Resolver(SECRET, SPACE, salted=set(own_chain([1, 2, 3, 4], 2)[1:]))
+    resolver.resolve(store([1], [1, 2]))
+
+    assert list(resolver.resolve(store([2], [3, 4], parent=1)).blocks) == own_chain([1, 2, 3, 4], 2)[1:]

@@ -44,13 +44,13 @@ def test_requests_are_counted() -> None:
 def test_without_events_prompts_are_kept_up_to_the_capacity() -> None:
     """The least recently used prompt goes first, from its end; nothing is for ever."""
     routed = Routed(kept_s=100)
-    routed.set_capacity(A, 5)
+    routed.set_capacity(A, 5 * 16)
     for now, chain in enumerate([[1, 2, 3], [7, 8, 9]]):
         routed.end(routed.add(A, {16: chain}, now=now), now=now, keep=True)
 
     assert routed.match({16: [1, 2, 3]}, [A], now=2) == {A: 32}
     assert routed.match({16: [7, 8, 9]}, [A], now=2) == {A: 48}
-    routed.set_capacity(A, 3)
+    routed.set_capacity(A, 3 * 16)
     assert routed.match({16: [1, 2, 3]}, [A], now=2) == {}
     assert routed.match({16: [7, 8, 9]}, [A], now=101) == {}
 
@@ -96,6 +96,95 @@ def test_what_goes_goes_in_steps() -> None:
     lengths = [routed.match({16: chain}, [A], now=2).get(A, 0) // 16 for _ in range(4)]
 
     assert lengths == [15_000, 5_000, 0, 0]
+
+
+def _kept(routed: Routed, chain: list[int], now: float, *, answer_blocks: float = 0.0, size: int = 16) -> None:
+    routed.end(routed.add(A, {size: chain}, now=now), now=now, keep=True, answer_blocks=answer_blocks)
+
+
+def test_the_capacity_is_in_tokens_whatever_the_blocks() -> None:
+    """Unknown it is the default; 64 tokens are two blocks of 32."""
+    routed = Routed(default_capacity=64)
+    _kept(routed, CHAIN, 0.0, size=32)
+
+    assert routed.match({32: CHAIN}, [A], now=0) == {A: 64}
+    routed.set_capacity(A, 96)
+    _kept(routed, CHAIN, 0.0, size=32)
+    assert routed.match({32: CHAIN}, [A], now=0) == {A: 96}
+
+
+def test_what_is_in_flight_takes_its_place_at_once() -> None:
+    """As in the engine: a long prompt displaces what was kept when it is sent, not when it has ended."""
+    routed = Routed(default_capacity=6 * 16)
+    _kept(routed, CHAIN, 0.0)
+    entry = routed.add(A, {16: [6, 7, 8, 9]}, now=1)
+
+    assert routed.match({16: CHAIN}, [A], now=1) == {A: 32}
+    assert routed.match({16: [6, 7, 8, 9]}, [A], now=1) == {A: 64}
+    routed.end(entry, now=1, keep=False)
+
+
+def test_answers_take_place_too() -> None:
+    """The engine keeps them: two prompts of four blocks do not fit beside two answers of three."""
+    routed = Routed(default_capacity=12 * 16)
+    _kept(routed, [1, 2, 3, 4], 0.0, answer_blocks=3.0)
+    _kept(routed, [5, 6, 7, 8], 1.0, answer_blocks=3.0)
+    assert routed.match({16: [1, 2, 3, 4]}, [A], now=1) == {A: 64}  # its answer went, being the oldest
+
+    _kept(routed, [9], 2.0, answer_blocks=2.0)
+    assert routed.match({16: [1, 2, 3, 4]}, [A], now=2) == {A: 32}
+    assert routed.match({16: [5, 6, 7, 8]}, [A], now=2) == {A: 64}
+
+
+def test_blocks_of_another_size_replace_what_was_kept() -> None:
+    """The replica came back with others. A prompt that was in flight then is not kept either."""
+    routed = Routed()
+    _kept(routed, CHAIN, 0.0)
+    entry = routed.add(A, {16: [7, 8]}, now=0)
+    _kept(routed, [5], 0.0, size=32)
+    routed.end(entry, now=0, keep=True)
+
+    assert routed.match({16: CHAIN, 32: [5]}, [A], now=500) == {A: 32}
+    assert routed.entries == 1
+
+
+def test_a_short_time_without_events_leaves_nothing_behind() -> None:
+    """What was kept meanwhile is forgotten with its answers once events tell again; what is in flight stays."""
+    routed = Routed()
+    _kept(routed, CHAIN, 0.0, answer_blocks=5.0)
+    entry = routed.add(A, {16: [1, 9]}, now=0)
+    routed.forget_kept(A)
+    routed.forget_kept(B)
+
+    assert routed.match({16: CHAIN}, [A], now=0) == {A: 16}
+    routed.end(entry, now=0, keep=False)
+    assert routed.match({16: CHAIN}, [A], now=1) == {}
+    assert routed.entries == 0
+
+
+def test_a_cache_that_was_emptied_has_only_what_is_on_its_way() -> None:
+    """Neither what was kept nor what events should have confirmed by now."""
+    routed = Routed()
+    _kept(routed, [7], 0.0)
+    routed.end(routed.add(A, {16: [8]}, now=0), now=0, keep=False)
+    routed.add(A, {16: [9]}, now=0)
+    routed.forget_past(A)
+    routed.forget_past(B)
+
+    assert [routed.match({16: [block]}, [A], now=0) for block in (7, 8, 9)] == [{}, {}, {A: 16}]
+
+
+def test_the_oldest_of_all_is_forgotten_first() -> None:
+    """Whichever replica has it; the deepest blocks before the others; never what is in flight."""
+    routed = Routed()
+    _kept(routed, CHAIN, 0.0)
+    routed.end(routed.add(B, {16: CHAIN}, now=1), now=1, keep=True)
+    routed.add(B, {16: CHAIN[:1]}, now=2)
+
+    assert routed.forget_oldest(3) == 3
+    assert routed.match({16: CHAIN}, [A, B], now=2) == {A: 16, B: 64}
+    assert [routed.forget_oldest(100) for _ in range(3)] == [1, 4, 0]
+    assert routed.match({16: CHAIN}, [A, B], now=2) == {B: 16}
 
 
 _CHAIN = st.lists(st.integers(1, 2), max_size=5).map(

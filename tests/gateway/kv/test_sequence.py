@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.kv.sequence import (
-    AT_THE_BEGINNING,
-    REMEMBERED,
-    Apply,
-    Lost,
-    Replay,
-    Restarted,
-    Sequence,
-    SequenceState,
-    Step,
-)
+from gateway.kv.history import AT_THE_BEGINNING, REMEMBERED, SequenceState
+from gateway.kv.sequence import Apply, Lost, Replay, Restarted, Sequence, Step
 
 
 def at(last: int, *, replayable: bool = True) -> Sequence:
@@ -93,6 +84,20 @@ def test_the_same_last_batch_proves_the_same_process(doubt: str) -> None:
     assert machine.replayed(5, b"a5") == []
     assert machine.replay_ended() == []
     assert machine.live(6, b"a6") == [Apply(6, b"a6")]
+
+
+def test_a_replay_that_never_has_what_came_live_is_done_without() -> None:
+    """It shows the last batch, so it is no other process's, and ends there each time, though batches go on coming."""
+    machine = at(5)
+    for sequence in (9, 10):
+        assert machine.live(sequence, b"a%d" % sequence) == [Replay(5)]
+        assert machine.replayed(5, b"a5") == []
+        assert machine.replay_ended() == []
+    machine.live(11, b"a11")
+    machine.replayed(5, b"a5")
+
+    assert machine.replay_ended() == [Lost("replay_failed"), Apply(11, b"a11")]
+    assert machine.live(12, b"a12") == [Apply(12, b"a12")]
 
 
 def test_another_last_batch_is_another_process() -> None:
@@ -186,6 +191,110 @@ def test_a_replay_with_a_hole_is_asked_for_again() -> None:
 
     assert (machine.replayed(9, b"a9"), machine.replay_ended(), machine.replay_failed()) == ([], [], [])
     assert (machine.last, machine.complete) == (9, True)
+
+
+def test_a_quiet_check_that_a_burst_overtakes_loses_nothing() -> None:
+    """The replay's buffer has moved on when it answers, but what it lacks came live meanwhile."""
+    machine = at(3)
+    machine.quiet()
+    machine.live(4, b"a4")
+    machine.live(5, b"a5")
+    machine.live(7, b"a7")
+
+    assert machine.replayed(6, b"a6") == [Apply(4, b"a4"), Apply(5, b"a5"), Replay(5)]
+    assert machine.replayed(5, b"a5") == []
+    assert [machine.replayed(n, b"a%d" % n) for n in (6, 7)] == [[Apply(6, b"a6")], [Apply(7, b"a7")]]
+    assert machine.replay_ended() == []
+
+
+def test_a_quiet_check_that_finds_a_lost_end_too_late_tells_of_a_loss() -> None:
+    """Nothing that came live can make up for it."""
+    machine = at(3)
+    machine.quiet()
+
+    assert machine.replayed(6, b"a6") == [Lost("unreplayable"), Apply(6, b"a6"), Replay(6)]
+
+
+def given_up(waiting: int) -> Sequence:
+    """A machine whose first replays failed while a batch came live; its history begins with that one."""
+    machine = Sequence(replayable=True)
+    machine.connected()
+    machine.live(waiting, b"a%d" % waiting)
+    for _ in range(3):
+        machine.replay_failed()
+    assert (machine.last, machine.recoverable) == (waiting, True)
+    return machine
+
+
+def test_what_failed_replays_missed_is_read_once_they_work() -> None:
+    """A look at what a replay begins with stops nothing; if that is more than is known, all is read again."""
+    machine = given_up(7)
+
+    assert machine.recover() == [Replay(0)]
+    assert machine.live(8, b"a8") == [Apply(8, b"a8")]
+    assert machine.recover() == []
+    assert machine.replayed(6, b"a6") == [Lost("read_again"), Replay(0)]
+    assert machine.replayed(6, b"a6") == [Apply(6, b"a6")]
+    assert machine.live(9, b"a9") == []
+    assert [*machine.replayed(7, b"a7"), *machine.replayed(8, b"a8")] == [Apply(7, b"a7"), Apply(8, b"a8")]
+    assert machine.replay_ended() == [Apply(9, b"a9")]
+    assert not machine.recoverable
+
+
+def test_a_replay_that_begins_no_earlier_is_looked_at_once() -> None:
+    """Its buffer only moves on."""
+    machine = given_up(7)
+    machine.recover()
+
+    assert machine.replayed(7, b"a7") == []
+    assert not machine.awaits_replay
+    assert not machine.recoverable
+
+
+def test_a_look_that_fails_may_be_had_again() -> None:
+    """Nothing that is known is given up for it, nor while the connection is gone; whatever else asks comes first."""
+    machine = given_up(7)
+    machine.recover()
+    assert machine.replay_failed() == []
+    assert machine.recoverable
+
+    machine.recover()
+    assert machine.live(9, b"a9") == [Replay(7)]
+    assert (machine.awaits_replay, machine.recoverable) == (True, False)
+    machine.replayed(7, b"a7")
+    machine.replayed(8, b"a8")
+    assert machine.replay_ended() == []
+
+    machine.recover()
+    machine.disconnected()
+    assert machine.replayed(0, b"b0") == []
+
+
+def test_a_look_that_finds_nothing_at_all_asks_properly() -> None:
+    """An engine that replays nothing is another process."""
+    machine = given_up(7)
+    machine.recover()
+
+    assert machine.replay_ended() == [Replay(7)]
+    assert machine.replay_ended() == [Restarted(), Replay(0)]
+
+
+@pytest.mark.parametrize("why", ["complete", "too late", "unreadable", "no replay", "nothing"])
+def test_there_is_nothing_to_look_for(why: str) -> None:
+    """All is known; the replay has told where it begins; what was read could not be; there is no port, or nothing."""
+    machine = Sequence(replayable=why != "no replay")
+    machine.connected()
+    if why in ("complete", "unreadable"):
+        machine.replayed(0, b"a0")
+    elif why != "nothing":
+        machine.live(7, b"a7")
+        machine.replayed(7, b"a7")
+    machine.replay_ended()
+    if why == "unreadable":
+        machine.unreadable()
+
+    assert not machine.recoverable
+    assert machine.recover() == []
 
 
 def test_a_quiet_check_that_fails_costs_nothing() -> None:
@@ -429,7 +538,7 @@ def check_complete(machine: Sequence, held: list[bytes]) -> None:
 
 
 _ACTIONS = st.sampled_from(
-    [*["publish", "reply"] * 3, "drop", "restart", "late", "fail", "give up", "quiet", "export", "resume"]
+    [*["publish", "reply"] * 3, "drop", "restart", "late", "fail", "give up", "quiet", "recover", "export", "resume"]
 )
 
 
@@ -441,7 +550,7 @@ def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
 ) -> None:
     """Losses, restarts, replays and states handed on at any moment: what is held is a run of one process's batches,
     without holes, and after a quiet time the newest run of the living process. It is complete if it begins with the
-    first."""
+    first. Where replays failed, it is in the end all that a replay can give."""
     publisher, follower = _Publisher(buffer), _Follower()
     machine = Sequence(replayable=replayable)
     pipe: list[tuple[int, bytes]] = []  # live batches on their way
@@ -474,7 +583,7 @@ def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
     def reply() -> None:
         while pipe or connections:
             deliver()
-        if follower.replay and machine.replaying:
+        if follower.replay and machine.awaits_replay:
             frame = follower.replay.pop(0)
             steps = machine.replay_ended() if frame is None else machine.replayed(*frame)
             follower.take(steps, publisher)
@@ -503,6 +612,7 @@ def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
         "fail": lambda: follower.take(machine.replay_failed(), publisher),
         "give up": give_up,
         "quiet": lambda: follower.take(machine.quiet(), publisher),
+        "recover": lambda: follower.take(machine.recover(), publisher),
         "export": export,
         "resume": resume,
     }
@@ -518,10 +628,12 @@ def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
     while pipe or connections:
         deliver()
     for _ in range(1000):
-        if not machine.replaying:
-            break
-        reply()
-    assert not machine.replaying
+        if machine.awaits_replay:
+            reply()
+        elif machine.recoverable:
+            follower.take(machine.recover(), publisher)
+    assert not machine.awaits_replay
     assert follower.held == publisher.sent[len(publisher.sent) - len(follower.held) :]
     assert follower.held
+    assert len(follower.held) >= (min(buffer, len(publisher.sent)) if replayable else 1)
     check_complete(machine, follower.held)

@@ -9,8 +9,11 @@ from prometheus_client import CollectorRegistry
 from gateway.fleet.inflight import InFlight
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.speeds import Speeds
+from gateway.kv.event_following import EventFollowing
 from gateway.kv.feed_stats import FeedStats
+from gateway.kv.index_budget import BYTES_PER_OWNER, IndexBudget
 from gateway.kv.memory_index import MemoryIndex
+from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier
 from gateway.kv.trust import FeedState
 from gateway.observe.fleet_metrics import FleetMetrics
@@ -20,6 +23,7 @@ from tests.gateway.examples import Clock, a_pool
 def test_replicas_feeds_and_index() -> None:
     """Values have their sources; what is unknown has no series; who left has none either."""
     pool, index = a_pool(), MemoryIndex()
+    events = EventFollowing(pool, index, Routed(), secret=b"s", wall_clock=lambda: 0.0)
     a, b = pool.replicas
     index.begin(a.key, {Tier.L0: [1, 2, 3]})
     a.reported(LoadReport(waiting=4, kv_usage=0.5), 0.0)
@@ -35,6 +39,7 @@ def test_replicas_feeds_and_index() -> None:
             index,
             lambda: feeds,
             Speeds(),
+            budget=IndexBudget(events.indexer, index, Routed(), limit_mb=7, clock=Clock()),
             unknown_settings=1,
             log_lines_dropped=lambda: 3,
             retries_refused=lambda: 5,
@@ -57,6 +62,9 @@ def test_replicas_feeds_and_index() -> None:
     assert value("kv_events_dropped_total", replica="a", reason="other_group") == 2
     assert value("kv_event_lag_seconds", replica="a") == 0.25
     assert value("index_block_owners") == 3
+    assert value("index_bytes") == 3 * BYTES_PER_OWNER
+    assert value("index_bytes_limit") == 7_000_000
+    assert value("index_given_up_total", kind="held") == 0
     assert value("settings_unknown") == 1
     assert value("retries_refused_total") == 5
     assert (value("replica_stalled", replica="a"), value("replica_stalled", replica="b")) == (0, 1)

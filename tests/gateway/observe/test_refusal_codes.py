@@ -13,7 +13,7 @@ from gateway.observe.refusal_codes import CODES, refusal_code
 
 _ROOM = Path(gateway.__file__).parent
 _ANSWERING = ("edge", "router", "fleet", "prompt")
-_ADMIN = {"redis_unavailable", "foreign_page"}  # of the admin port only
+_ADMIN = {"foreign_page", "redis_unavailable", "strategy_not_found"}  # of the admin port only
 
 
 def test_every_code_in_the_source_is_known() -> None:

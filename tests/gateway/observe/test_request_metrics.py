@@ -31,7 +31,7 @@ def _value(registry: CollectorRegistry, name: str, **labels: str) -> float | Non
 
 
 def test_a_good_request() -> None:
-    """Counts, times, predicted and actual cached tokens."""
+    """Counts, times, predicted cached tokens."""
     metrics, registry = _metrics()
     metrics.observe(an_exchange())
 
@@ -43,21 +43,15 @@ def test_a_good_request() -> None:
     assert _value(registry, "prompt_tokens_total", model_name=MODEL) == 1925
     assert _value(registry, "cached_tokens_predicted_total", model_name=MODEL) == 640
     assert _value(registry, "prefill_seconds_avoided_total", model_name=MODEL) == 0.1
-    assert _value(registry, "predictions_total", source="usage") == 1
-    assert _value(registry, "cached_tokens_compared_total", side="actual") == 640
 
 
-def test_accuracy_is_only_counted_where_it_can_be_told() -> None:
-    """No usage, no cached tokens, an unknown prompt or one vLLM counts otherwise: unverified."""
+def test_prompts_that_nobody_knows_are_counted_by_reason() -> None:
+    """And have no tokens."""
     metrics, registry = _metrics()
-    metrics.observe(an_exchange(usage=None))
-    metrics.observe(an_exchange(usage=Usage(1, 1, None)))
-    metrics.observe(an_exchange(decision=a_decision(incomparable="echo_logprobs")))
     metrics.observe(an_exchange(decision=a_decision(prompt_tokens=0, prompt_reason="image")))
 
-    assert _value(registry, "predictions_total", source="unverified") == 4
-    assert _value(registry, "cached_tokens_compared_total", side="actual") is None
     assert _value(registry, "prompts_unknown_total", reason="image") == 1
+    assert _value(registry, "prompt_tokens_total", model_name=MODEL) == 0
 
 
 def test_the_page_stays_as_dashboards_know_it() -> None:
@@ -99,7 +93,6 @@ def test_a_prompt_that_nobody_read_is_no_prediction() -> None:
 
     assert _value(registry, "decisions_total", strategy="kv_aware", replica="a", reason="rotation") == 1
     assert _value(registry, "decision_encode_seconds_count", model_name=MODEL, strategy="kv_aware") == 0
-    assert _value(registry, "predictions_total", source="unverified") is None
     assert _value(registry, "prompt_tokens_total", model_name=MODEL) == 0
 
 

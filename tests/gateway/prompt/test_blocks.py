@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 import xxhash
@@ -96,3 +97,21 @@ def test_what_is_no_token_id_is_refused(bad: list[int]) -> None:
     """A clear error, never a wrong hash."""
     with pytest.raises((OverflowError, TypeError)):
         pack_tokens(bad)
+
+
+@pytest.mark.parametrize("tokens", [8_000, 131_072])
+def test_each_token_is_hashed_once(tokens: int) -> None:
+    """However long the prompt: no block reads what came before it again."""
+
+    class Watched(bytes):
+        """Notes how much of it is read."""
+
+        read = 0
+
+        def __getitem__(self, part: Any) -> Any:
+            piece = super().__getitem__(part)
+            Watched.read += len(piece)
+            return piece
+
+    assert len(extend_chain(7, Watched(pack_tokens(range(tokens))), 16)) == tokens // 16
+    assert Watched.read == tokens * 4

@@ -72,6 +72,12 @@ def test_keeps_the_clients_own_for_the_engine() -> None:
     assert chat.raw_tools is tools
 
 
+def test_a_gap_is_named() -> None:
+    """Why only the text before it can be known."""
+    assert parse().gap == ""
+    assert parse(messages=[{"role": "user", "content": [{"type": "file"}]}]).gap == "file"
+
+
 @pytest.mark.parametrize("name", ["messages", "conversation", "tools", "tokenize", "return_assistant_tokens_mask"])
 def test_reserved_kwargs_are_not_rendered(name: str) -> None:
     """vLLM refuses them or they change what is rendered."""

@@ -167,3 +167,28 @@ def test_a_rendering_leaves_nothing_to_the_next() -> None:
     ]
 
     assert [template.render(ChatPrompt.parse(JsonBody(body, 0))) for body in bodies] == ["FalseTrue", "FalseFalse"]
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:"}}
+OF_PARTS = (
+    "{% for m in messages %}[{% for part in m.content %}"
+    "{% if part.type == 'image' %}<pic>{% else %}{{ part.text }}{% endif %}{% endfor %}]{% endfor %}"
+)
+
+
+def test_of_a_chat_with_a_gap_only_the_text_before_it_is_rendered() -> None:
+    """In its place where the template reads parts, in front of its message's text where it reads strings."""
+    before, after = {"type": "text", "text": "before"}, {"type": "text", "text": "after"}
+    messages = [USER, {"role": "user", "content": [before, PICTURE, after]}, USER]
+
+    assert render(OF_PARTS, messages=messages) == "[Hi][before"
+    assert render(ROLES, messages=messages) == "[user:Hi][user:"
+    assert render(OF_PARTS, messages=[{"role": "user", "content": [{"type": "hologram"}]}]) == "["
+
+
+def test_what_a_template_writes_for_the_sake_of_a_picture_is_no_text_before_it() -> None:
+    """A head that only chats with pictures have, or only those without."""
+    ahead = "{% if messages[0].content[1] is defined and messages[0].content[1].type == 'image' %}pictures!{% endif %}"
+    messages = [{"role": "user", "content": [{"type": "text", "text": "x"}, PICTURE]}]
+
+    assert render(f"head {ahead}{OF_PARTS}", messages=messages) == "head "

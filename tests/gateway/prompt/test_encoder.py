@@ -123,7 +123,7 @@ async def test_tool_templates_serve_requests_with_tools(small_folder: Path, exec
         (completion("x" * 50_001), "too_long"),
         (completion([1] * 50_001), "too_long"),
         (chat("x", continue_final_message=True), "template_error"),
-        (InferenceRequest.parse("embeddings", b"{}"), "route"),
+        (InferenceRequest.parse("tokenize", b"{}"), "route"),
     ],
 )
 async def test_odd_prompts_give_a_reason(request_: InferenceRequest, reason: str, encoder: LocalEncoder) -> None:
@@ -132,6 +132,81 @@ async def test_odd_prompts_give_a_reason(request_: InferenceRequest, reason: str
 
     assert encoded.reason == reason
     assert bool(encoded.count) == (not reason)
+
+
+async def test_of_a_chat_with_a_picture_the_text_before_it_is_known(encoder: LocalEncoder, small_folder: Path) -> None:
+    """So many of its tokens as do not depend on what follows, and why there are no more."""
+    image = {"type": "image_url", "image_url": {"url": "data:"}}
+    history = "word " * 100
+    body = {"messages": [{"role": "system", "content": history}, {"role": "user", "content": [image]}]}
+    encoded = await encoder.encode(InferenceRequest.parse("chat", json.dumps(body).encode()))
+    plain = expected(small_folder, f"<|im_start|>system\n{history}<|im_end|>\n<|im_start|>user\n")
+
+    assert (encoded.reason, encoded.complete) == ("image", False)
+    assert plain.count - 33 <= encoded.count < plain.count
+    assert plain.tokens.startswith(encoded.tokens)
+
+
+async def test_what_depends_on_the_template_is_made_for_it(small_folder: Path, executor: Executor) -> None:
+    """Anthropic's messages with instructions in between: left there, or moved to the front of all."""
+    messages = [{"role": role, "content": f"{role} "} for role in ("user", "system", "user")]
+    request = InferenceRequest.parse("messages", json.dumps({"messages": messages, "system": "first "}).encode())
+    prints = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    refuses = "{% for m in messages[1:] %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}{% endfor %}"
+    free, strict = (make_encoder(small_folder, executor, default=source) for source in (prints, refuses + prints))
+
+    assert await free.encode(request) == expected(small_folder, "first user system user ")
+    assert await strict.encode(request) == expected(small_folder, "first system user user ")
+
+
+async def test_the_tool_template_serves_an_empty_list_of_tools(small_folder: Path, executor: Executor) -> None:
+    """A response's, of tools that no model is shown; without a list the other one does."""
+    encoder = make_encoder(small_folder, executor, default="plain", tool_use="tools")
+    bodies = ({"input": "x", "tools": [{"type": "web_search"}]}, {"input": "x", "tools": []})
+    requests = [InferenceRequest.parse("responses", json.dumps(body).encode()) for body in bodies]
+
+    assert [await encoder.encode(request) for request in requests] == [
+        expected(small_folder, "tools"),
+        expected(small_folder, "plain"),
+    ]
+
+
+async def test_a_template_that_fails_is_a_reason(small_folder: Path, executor: Executor) -> None:
+    """Whatever it fails of, with a picture in the chat and without."""
+    image = {"type": "image_url", "image_url": {"url": "data:"}}
+    for source in ("{{ raise_exception('no') }}", "{{ 1 / 0 }}", "{{ messages[9].content }}", "{{ none.x.y }}"):
+        encoder = make_encoder(small_folder, executor, default=source)
+
+        assert await encoder.encode(chat("x")) == EncodedPrompt.unknown("template_error")
+        assert await encoder.encode(chat([image])) == EncodedPrompt.unknown("template_error")
+
+
+class FailingTokenizer:
+    """Gives up on every text."""
+
+    inline_chars = 1_000
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> bytes:
+        raise Exception("of no kind of its own")
+
+
+async def test_a_tokenizer_that_fails_is_a_reason(executor: Executor, caplog: pytest.LogCaptureFixture) -> None:
+    """Said once; what needs no tokenizer is known all the same."""
+    encoder = LocalEncoder(
+        FailingTokenizer(),
+        {"default": ChatTemplate(CHATML, {})},
+        chat_encoder=AbsentEncoder("no_template"),
+        executor=executor,
+        max_prompt_chars=50_000,
+    )
+    image = {"type": "image_url", "image_url": {"url": ""}}
+    long = [{"role": "system", "content": "x" * 100}, {"role": "user", "content": [image]}]
+    for request in (chat("x"), chat("x" * 2_000), chat("", messages=long), completion("secret")):
+        assert await encoder.encode(request) == EncodedPrompt.unknown("tokenizer_error")
+
+    assert (await encoder.encode(completion([5]))).count == 1
+    assert len(caplog.records) == 1
+    assert "secret" not in caplog.text
 
 
 async def test_without_a_template_chats_go_elsewhere(small_folder: Path, executor: Executor) -> None:

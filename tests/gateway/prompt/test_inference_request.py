@@ -95,7 +95,6 @@ def test_odd_prompts_are_unrendered(prompt: object) -> None:
         ({"tools": []}, "tools"),
         ({"messages": []}, "messages"),
         ({"messages": "Hello"}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "image"),
         ({"truncate_prompt_tokens": 10}, "truncated"),
         ({"kv_transfer_params": {"prompt_token_ids": [1]}}, "forwarded_tokens"),
         ({"cache_salt": ""}, "cache_salt"),
@@ -207,11 +206,81 @@ def test_what_the_engine_reads_is_read(kind: str, body: bytes) -> None:
 def test_other_inference_names_its_model() -> None:
     """Its prompt is neither read nor compared."""
     body = b'{"model": "m", "input": "x", "session_id": "t", "stream": true}'
-    for kind in ("responses", "messages", "embeddings", "scoring", "generate", "cohere", "chat_batch"):
+    for kind, reason in (("scoring", "pairs"), ("generate", "route"), ("cohere", "route"), ("tokenize", "route")):
         request = InferenceRequest.parse(kind, body)
 
         assert (request.route, request.model, request.stream, request.session) == ("other", "m", True, "t")
-        assert (request.unrendered, request.incomparable, request.prompts, request.chat) == ("route", "route", (), None)
+        assert (request.unrendered, request.incomparable, request.prompts, request.chat) == (reason, "route", (), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "route", "special_tokens"),
+    [
+        ("responses", {"input": "x"}, "responses", True),
+        ("messages", {"messages": HELLO}, "messages", False),
+        ("chat_batch", {"messages": [HELLO]}, "chat_batch", False),
+        ("embeddings", {"messages": HELLO}, "pooling", False),
+        ("embeddings", {"messages": HELLO, "add_special_tokens": True}, "pooling", True),
+        ("pooling", {"input": [HELLO]}, "pooling", False),
+    ],
+)
+def test_other_forms_are_chats(kind: str, fields: dict[str, Any], route: str, special_tokens: bool) -> None:
+    """vLLM tokenizes what a template made of them with special tokens added, or without."""
+    request = InferenceRequest.parse(kind, json.dumps({"model": "m", **fields}).encode(), session="s")
+
+    assert (request.route, request.model, request.session, request.unrendered) == (route, "m", "s", "")
+    assert request.chat is not None
+    assert (request.prompts, request.add_special_tokens) == ((), special_tokens)
+
+
+@pytest.mark.parametrize(("fields", "special_tokens"), [({}, True), ({"add_special_tokens": False}, False)])
+def test_other_forms_are_texts(fields: dict[str, Any], special_tokens: bool) -> None:
+    """Embeddings and the like."""
+    request = InferenceRequest.parse("embeddings", json.dumps({"input": ["x", "y"], **fields}).encode())
+
+    assert (request.chat, request.prompts, request.add_special_tokens) == (None, ("x", "y"), special_tokens)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "incomparable"),
+    [
+        ("responses", {"input": "x", "stream": True}, ""),
+        ("responses", {"input": "x", "background": True}, "no_usage"),
+        ("responses", {"input": "x", "truncation": "auto"}, "truncated"),
+        ("messages", {"messages": HELLO, "stream": True, "n": 2}, ""),
+        ("chat_batch", {"messages": [HELLO]}, "several_prompts"),
+        ("embeddings", {"input": "x"}, "pooling"),
+    ],
+)
+def test_what_other_forms_usage_tells(kind: str, fields: dict[str, Any], incomparable: str) -> None:
+    """Streams of these need no option for it; embeddings never tell the cached tokens."""
+    request = InferenceRequest.parse(kind, json.dumps(fields).encode())
+
+    assert (request.incomparable, request.includes_usage) == (incomparable, True)
+
+
+@pytest.mark.parametrize("kind", ["responses", "messages", "embeddings", "chat_batch"])
+def test_a_salt_separates_other_forms_too(kind: str) -> None:
+    """And one that the engine refuses is no prompt."""
+    assert InferenceRequest.parse(kind, b'{"cache_salt": "s"}').cache_salt == "s"
+    assert InferenceRequest.parse(kind, b'{"cache_salt": ""}').unrendered == "cache_salt"
+
+
+@pytest.mark.parametrize("kind", ["responses", "messages", "embeddings", "chat_batch"])
+def test_other_forms_of_very_many_values_are_too_long(kind: str) -> None:
+    """As chats are."""
+    many = b"[" + b"[]," * 600_000 + b"1]"
+    request = InferenceRequest.parse(kind, b'{"input": %b, "messages": %b, "model": "m"}' % (many, many))
+
+    assert (request.unrendered, request.chat, request.prompts, request.model) == ("too_long", None, (), "m")
+
+
+def test_a_forgotten_body_is_not_read() -> None:
+    """Of any form."""
+    request = InferenceRequest.parse("responses", b'{"input": "x"}')
+    request.forget_body()
+
+    assert (request.chat, request.prompts, request.unrendered) == (None, (), "")
 
 
 @pytest.mark.parametrize(
@@ -222,6 +291,7 @@ def test_other_inference_names_its_model() -> None:
         ("messages", {"max_tokens": 5}, 5),
         ("responses", {"max_output_tokens": 7}, 7),
         ("responses", {}, None),
+        ("responses", {"max_tokens": 7}, None),
         ("generate", {}, None),
     ],
 )
@@ -254,7 +324,7 @@ def test_a_stored_response_is_named_by_the_path_or_goes_on() -> None:
     going_on = InferenceRequest.parse("responses", b'{"model": "m", "input": "x", "previous_response_id": "resp_1"}')
 
     assert (asked.response_id, asked.model, asked.unrendered) == ("resp_1", "", "route")
-    assert (going_on.response_id, going_on.model) == ("resp_1", "m")
+    assert (going_on.response_id, going_on.model, going_on.unrendered) == ("resp_1", "m", "previous_response")
     for odd in (b"null", b"5", b'"\\ud800"'):
         assert InferenceRequest.parse("responses", b'{"previous_response_id": %b}' % odd).response_id == ""
 
@@ -264,8 +334,10 @@ def test_a_stored_response_is_named_by_the_path_or_goes_on() -> None:
     [
         ({"messages": HELLO, "prompt": "x"}, "chat"),
         ({"prompt": "x"}, "completions"),
-        ({"input": "x"}, "other"),
+        ({"input": "x"}, "pooling"),
         ({"messages": None, "text_1": "x"}, "other"),
+        ({"query": "x", "documents": []}, "other"),
+        ({"data": "x"}, "pooling"),
     ],
 )
 def test_sagemakers_route_is_any_of_the_others(fields: dict[str, Any], route: str) -> None:
@@ -354,6 +426,14 @@ names = st.sampled_from(
         "truncate_prompt_tokens",
         "kv_transfer_params",
         "session_id",
+        "input",
+        "instructions",
+        "system",
+        "thinking",
+        "reasoning",
+        "type",
+        "role",
+        "content",
     ]
 )
 values = st.recursive(

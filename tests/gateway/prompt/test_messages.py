@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.prompt.messages import in_format, read_messages
+from gateway.prompt.messages import fill_gaps, first_gap, in_format, read_messages
 from gateway.prompt.unrendered import Unrendered
 
 
@@ -142,15 +142,46 @@ def test_billing_line_of_system_messages_is_cut() -> None:
         ({"type": []}, "content"),
         ({"text": "no type"}, "content"),
         ({"type": "text", "text": 5}, "content"),
-        (5, "content"),
+        ({"type": "text", "text": "x", "uuid": "u"}, "content"),
     ],
 )
-def test_what_is_no_text_is_not_rendered(part: object, reason: str) -> None:
-    """Each with its reason: a fixed word."""
-    with pytest.raises(Unrendered) as unknown:
-        read_messages([{"role": "user", "content": [text_part("a"), part]}])
+def test_what_is_no_text_is_a_gap(part: object, reason: str) -> None:
+    """Each with its reason: a fixed word. The first of them counts."""
+    messages = read_messages([{"role": "user", "content": [text_part("a"), part, {"type": "file"}]}])
 
-    assert reason == unknown.value.reason
+    assert first_gap(messages) == reason
+    assert first_gap(read_messages([{"role": "user", "content": [text_part("a")]}])) == ""
+
+
+def test_gaps_are_filled_where_the_engine_puts_them() -> None:
+    """A template of strings sees something in front of the message's text; one of parts sees it in its place."""
+    image = {"type": "image_url", "image_url": {"url": ""}, "detail": "low"}
+    odd = {"type": "hologram"}
+    messages = read_messages(
+        [{"role": "user", "content": "a"}, {"role": "user", "content": [text_part("b"), image, odd]}]
+    )
+
+    strings = in_format(fill_gaps(messages, "string", "?", keep_parts=True), "string")
+    parts, texts = (
+        in_format(fill_gaps(messages, "openai", "?", keep_parts=keep), "openai")[1]["content"] for keep in (True, False)
+    )
+
+    assert [message["content"] for message in strings] == ["a", "?\nb"]
+    assert parts == [text_part("b"), {"type": "image", "detail": "low"}, text_part("?")]
+    assert texts == [text_part("b"), text_part("?"), text_part("?")]
+
+
+def test_a_part_that_is_none_is_not_read() -> None:
+    """Neither text nor object."""
+    with pytest.raises(Unrendered):
+        read_messages([{"role": "user", "content": [5]}])
+
+
+def test_a_billing_line_is_cut_beside_a_gap() -> None:
+    """Which stays."""
+    line = text_part("x-anthropic-billing-header: cch=1")
+
+    assert first_gap(read_messages([{"role": "system", "content": [line, {"type": "file"}]}])) == "file"
 
 
 @pytest.mark.parametrize("raw", [None, [], {}, "text", [5], [{}], [{"role": 5}], [{"role": "user", "content": 5}]])
@@ -193,5 +224,7 @@ def test_arbitrary_messages_are_read_or_unrendered(raw: list[object]) -> None:
         messages = read_messages(raw)
     except Unrendered:
         return
+    if first_gap(messages):
+        messages = fill_gaps(messages, "openai", "?", keep_parts=False)
     assert all(isinstance(message["content"], str) for message in in_format(messages, "string"))
     assert len(messages) == len(in_format(messages, "openai"))

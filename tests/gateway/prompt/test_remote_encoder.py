@@ -78,6 +78,8 @@ async def test_ids_and_unknowns_are_not_asked_for() -> None:
     assert await encoder.encode(parse("completions", prompt=[7])) == EncodedPrompt(pack_tokens([7]), 1)
     assert (await encoder.encode(parse("completions", prompt="x" * 2_000))).reason == "too_long"
     assert (await encoder.encode(parse("chat", messages=[]))).reason == "messages"
+    picture = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": ""}}]}]
+    assert await encoder.encode(parse("chat", messages=picture)) == EncodedPrompt.unknown("image")
 
 
 async def test_does_not_wait_beyond_the_deadline() -> None:
@@ -123,3 +125,22 @@ async def test_what_needs_no_replica_is_known_without_waiting() -> None:
     assert encoder.encode_now(parse("completions", prompt=[1, 2])) == EncodedPrompt(pack_tokens([1, 2]), 2)
     assert encoder.encode_now(parse("completions", prompt="x" * 2_000)) == EncodedPrompt.unknown("too_long")
     assert encoder.encode_now(parse("completions", prompt="text")) is None
+
+
+async def test_what_depends_on_the_template_is_not_asked_for() -> None:
+    """vLLM tries it first; whoever has none cannot know what came out."""
+
+    async def tokenize(model: str, body: dict[str, object]) -> list[int]:
+        raise AssertionError(body)
+
+    messages = [{"role": "user", "content": "x"}, {"role": "system", "content": "y"}]
+
+    assert await remote(tokenize).encode(parse("messages", messages=messages)) == EncodedPrompt.unknown("no_template")
+
+
+async def test_other_forms_are_asked_for_as_chats() -> None:
+    """With special tokens added where their own route adds them."""
+    question = await asked("responses", input="x", instructions="be", tools=[{"type": "web_search"}])
+
+    assert question["messages"] == [{"role": "system", "content": "be"}, {"role": "user", "content": "x"}]
+    assert (question["tools"], question["add_special_tokens"]) == ([], True)

@@ -53,7 +53,11 @@ def test_template_files_win_in_transformers_order(tmp_path: Path) -> None:
     write(tmp_path, chat_template_jinja="ü", additional_chat_templates__tool_use_jinja="tools")
     seen.append(TokenizerFiles.read(tmp_path).chat_templates)
 
-    assert seen == [{"default": "configured"}, {"default": "processor"}, {"default": "ü", "tool_use": "tools"}]
+    assert seen == [
+        {"default": "configured"},
+        {"default": "processor", "tool_use": "configured"},  # vLLM leaves the processor out where there are tools
+        {"default": "ü", "tool_use": "tools"},
+    ]
 
 
 def test_named_templates(tmp_path: Path) -> None:
@@ -71,8 +75,34 @@ def test_named_templates(tmp_path: Path) -> None:
 def test_chats_rendered_in_python_have_no_template(architecture: str, tmp_path: Path) -> None:
     """vLLM ignores the template beside them; so must we."""
     write(tmp_path, tokenizer_config_json={"chat_template": "T"}, config_json={"architectures": [architecture]})
+    files = TokenizerFiles.read(tmp_path)
 
-    assert TokenizerFiles.read(tmp_path).chat_templates == {}
+    assert files.chat_templates == {}
+    assert files.native_chats
+
+
+@pytest.mark.parametrize(
+    ("model_type", "more", "is_native"),
+    [
+        ("gpt_oss", [], True),  # whatever its architecture is called
+        ("mistral", ["tekken.json", "consolidated.safetensors"], True),
+        ("mistral", ["tokenizer.model.v3", "consolidated-00001-of-00002.safetensors"], True),
+        ("mistral", ["tekken.json"], False),
+        ("mistral", ["consolidated.safetensors"], False),
+        (["gpt_oss"], [], False),
+    ],
+)
+def test_so_have_harmony_and_mistrals_own_format(
+    model_type: object, more: list[str], is_native: bool, tmp_path: Path
+) -> None:
+    """By the rules that vLLM goes by."""
+    write(tmp_path, tokenizer_config_json={"chat_template": "T"}, config_json={"model_type": model_type})
+    for name in more:
+        (tmp_path / name).touch()
+    files = TokenizerFiles.read(tmp_path)
+
+    assert files.native_chats is is_native
+    assert files.chat_templates == ({} if is_native else {"default": "T"})
 
 
 def test_says_what_is_missing(tmp_path: Path) -> None:

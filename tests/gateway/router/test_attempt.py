@@ -12,6 +12,7 @@ from gateway.router.dispatch_listener import DispatchListener, Nobody
 from gateway.router.response_homes import ResponseHomes
 from gateway.usage import Usage
 from tests.gateway.examples import Clock, Told, a_decision, a_pool
+from tests.gateway.router.toy_fleet import ToyFleet
 
 
 def _attempt(
@@ -139,3 +140,16 @@ def test_a_listener_is_told_what_is_kept() -> None:
         words.append(told.words[-1])
 
     assert words == ["kept", "ended", "ended"]
+
+
+def test_what_was_claimed_of_it_is_put_to_the_test_once() -> None:
+    """At a good end, with the usage that the answer told."""
+    fleet = ToyFleet()
+    running = fleet.send(range(100))
+    fleet.finish(running)
+    running.attempt.end(Outcome.OK, usage=Usage(1, 1, 1))
+    broken = fleet.send(range(200, 300)).attempt
+    broken.end(Outcome.BROKEN)
+
+    assert fleet.truth.total.by_source == {"usage": 1}
+    assert fleet.truth.total.miscounted == 0

@@ -42,6 +42,14 @@ def test_an_unknown_prompt_matches_nothing_that_could_be_told() -> None:
     assert receipt[b"x-prefixway-reason"] == b"prefix, image"
 
 
+def test_a_known_beginning_is_not_called_the_prompt() -> None:
+    """More tokens follow than are counted there."""
+    decision = a_decision(knows_beginning_only=True, prompt_reason="image")
+
+    assert decision.matched == "known=1925,l0=640"
+    assert decision.reasons == "prefix, image"
+
+
 def test_an_odd_id_cannot_break_a_header() -> None:
     """Ids come from configuration; what no header can carry is replaced."""
     assert dict(a_decision(replica_id="größe-世").headers())[b"x-prefixway-replica"] == "größe-?".encode("latin-1")

@@ -19,7 +19,10 @@ from gateway.kv.tiers import Tier, TierTokens
 from gateway.kv.trust import FeedState
 from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.decision import Decision
 from gateway.router.response_homes import ResponseHomes
+from gateway.router.router import Router
+from gateway.usage import Usage
 from router_strategies import available
 from tests.gateway.examples import MODEL, SECRET, Clock, Events, FarIndex, SlowEncoder, Told, a_pool, a_router
 
@@ -42,6 +45,13 @@ def _index(pool: Any, held: dict[str, list[int]], tier: Tier = Tier.L0) -> Memor
     return index
 
 
+async def _decided(router: Router, request: InferenceRequest) -> Decision:
+    """What would be chosen now."""
+    decision = (await router.explain(request)).decision
+    assert decision is not None
+    return decision
+
+
 async def test_the_holder_is_chosen_and_its_tokens_are_told() -> None:
     """b holds 40 blocks of 16: 640 tokens, and the decision says so."""
     pool = a_pool()
@@ -61,7 +71,7 @@ async def test_the_block_of_the_last_token_is_never_promised() -> None:
     prompt = PROMPT[: 62 * 16]
     router = a_router(pool, index=_index(pool, {"b": _chain(16, prompt=prompt)}))
 
-    decision = router.decide(await router.prepare(_request(prompt)))
+    decision = await _decided(router, _request(prompt))
 
     assert decision.confirmed.l0 == 61 * 16
 
@@ -75,7 +85,7 @@ async def test_block_sizes_differ_by_replica() -> None:
     index.begin(keys["b"], {Tier.L0: _chain(16)[:10]})
     router = a_router(pool, index=index, events=Events({"a": {Tier.L0: 32}, "b": {Tier.L0: 16}}))
 
-    decision = router.decide(await router.prepare(_request()))
+    decision = await _decided(router, _request())
 
     assert (decision.replica_id, decision.confirmed.l0) == ("a", 320)
 
@@ -86,7 +96,7 @@ async def test_adapters_and_salts_are_other_blocks(fields: dict[str, Any]) -> No
     pool = a_pool()
     router = a_router(pool, index=_index(pool, {"b": _chain(16)}))
 
-    assert router.decide(await router.prepare(_request(**fields))).confirmed.usable == 0
+    assert (await _decided(router, _request(**fields))).confirmed.usable == 0
 
 
 async def test_a_request_that_reads_no_cache_gets_no_credit() -> None:
@@ -94,7 +104,7 @@ async def test_a_request_that_reads_no_cache_gets_no_credit() -> None:
     pool = a_pool()
     router = a_router(pool, index=_index(pool, {"b": _chain(16)}))
 
-    decision = router.decide(await router.prepare(_request(prompt_logprobs=1)))
+    decision = await _decided(router, _request(prompt_logprobs=1))
 
     assert (decision.confirmed.usable, decision.expected_tokens) == (0, 0)
 
@@ -105,7 +115,7 @@ async def test_host_memory_counts_beyond_the_gpu() -> None:
     index = _index(pool, {"b": _chain(64)[:4]}, Tier.L1)
     router = a_router(pool, index=index, events=Events({"b": {Tier.L0: 16, Tier.L1: 64}}))
 
-    decision = router.decide(await router.prepare(_request()))
+    decision = await _decided(router, _request())
 
     assert (decision.replica_id, decision.matched) == ("b", "prompt=1000,l0=0,l1=256")
 
@@ -115,9 +125,8 @@ async def test_blind_events_earn_no_credit_in_the_cost() -> None:
     pool = a_pool()
     index = _index(pool, {"b": _chain(16)})
     router = a_router(pool, index=index, events=Events({"a": {}, "b": {}}, FeedState.BLIND))
-    prepared = await router.prepare(_request())
 
-    assert {router.decide(prepared).replica_id for _ in range(50)} == {"a", "b"}
+    assert (await router.explain(_request())).ties == ["a", "b"]
 
 
 async def test_what_is_on_its_way_is_expected_there() -> None:
@@ -183,7 +192,7 @@ async def test_replicas_without_events_keep_what_they_were_sent() -> None:
     attempt = router.attempt(await router.prepare(_request()))
     attempt.end(Outcome.OK)
     clock.now += 300
-    follow_up = router.decide(await router.prepare(_request()))
+    follow_up = await _decided(router, _request())
 
     assert (follow_up.replica_id, follow_up.expected_tokens) == (attempt.decision.replica_id, 992)
 
@@ -194,7 +203,7 @@ async def test_events_that_do_not_arrive_are_made_up_for() -> None:
     router = a_router(pool, clock=clock, events=events)
     router.attempt(await router.prepare(_request())).end(Outcome.OK)
     clock.now += 300
-    while_blind = router.decide(await router.prepare(_request()))
+    while_blind = await _decided(router, _request())
     other = list(range(1000, 2000))
     running = router.attempt(await router.prepare(_request(other)))
     for replica in pool.replicas:
@@ -205,7 +214,7 @@ async def test_events_that_do_not_arrive_are_made_up_for() -> None:
     clock.now += 300
 
     assert while_blind.expected_tokens == 992
-    assert router.decide(await router.prepare(_request(other))).expected_tokens == 0
+    assert (await _decided(router, _request(other))).expected_tokens == 0
 
 
 async def test_a_host_cache_hit_is_calibrated_with_its_loading() -> None:
@@ -228,7 +237,7 @@ async def test_a_picture_is_not_its_bytes_in_tokens() -> None:
     picture = {"model": MODEL, "messages": [{"role": "user", "content": [image]}]}
     text = {"model": MODEL, "messages": [{"role": "user", "content": "x" * 1_000_000}]}
     guesses = [
-        router.decide(await router.prepare(InferenceRequest.parse("chat", json.dumps(body).encode()))).uncached_tokens
+        (await _decided(router, InferenceRequest.parse("chat", json.dumps(body).encode()))).uncached_tokens
         for body in (picture, text)
     ]
 
@@ -249,12 +258,12 @@ async def test_what_is_kept_is_bounded_by_the_replicas_capacity() -> None:
     """A cache of 10 blocks cannot hold 62."""
     clock, pool = Clock(), a_pool("a=http://a:1")
     (replica,) = pool.replicas
-    replica.reported(LoadReport(kv_blocks=10), 0.0)
+    replica.reported(LoadReport(kv_tokens=10 * 16), 0.0)
     router = a_router(pool, clock=clock)
-    router.attempt(await router.prepare(_request())).end(Outcome.OK)
+    router.attempt(await router.prepare(_request())).end(Outcome.OK, usage=Usage(1000, 32, None))
     clock.now += 300
 
-    assert router.decide(await router.prepare(_request())).expected_tokens == 160
+    assert (await _decided(router, _request())).expected_tokens == 160
 
 
 async def test_a_listener_hears_of_attempts_from_then_on() -> None:
@@ -317,7 +326,7 @@ async def test_an_unknown_prompt_is_routed_by_load_and_its_size() -> None:
     """Text without a tokenizer: no tokens, a reason, and a promise by the body's size."""
     router = a_router(a_pool())
     body = json.dumps({"model": MODEL, "prompt": "word " * 4000}).encode()
-    decision = router.decide(await router.prepare(InferenceRequest.parse("completions", body)))
+    decision = await _decided(router, InferenceRequest.parse("completions", body))
 
     assert (decision.prompt_tokens, decision.prompt_reason) == (0, "no_tokenizer")
     assert decision.uncached_tokens == len(body) // 4
@@ -328,12 +337,12 @@ async def test_another_strategy_can_be_used_and_the_configured_one_again() -> No
     router = a_router(a_pool(), strategy="round_robin")
     prepared = await router.prepare(_request())
     router.use_strategy("Least-Loaded")
-    ordered = router.decide(await router.prepare(_request())).strategy
-    before = router.decide(prepared).strategy
+    ordered = (await _decided(router, _request())).strategy
+    before = router.attempt(prepared).decision.strategy
     router.use_strategy(None)
 
     assert (before, ordered) == ("round_robin", "least_loaded")
-    assert router.decide(await router.prepare(_request())).strategy == "round_robin"
+    assert (await _decided(router, _request())).strategy == "round_robin"
 
 
 async def test_using_a_strategy_does_not_offer_it_to_clients() -> None:
@@ -342,7 +351,7 @@ async def test_using_a_strategy_does_not_offer_it_to_clients() -> None:
     router = a_router(pool, strategy="round_robin", offered=("round_robin",))
     router.use_strategy("kv_aware")
 
-    assert router.decide(await router.prepare(_request())).strategy == "kv_aware"
+    assert (await _decided(router, _request())).strategy == "kv_aware"
     with pytest.raises(BadRequest, match="kv_aware is not offered here"):
         await router.prepare(_request(), strategy="kv_aware")
 
@@ -428,7 +437,7 @@ async def test_who_names_no_model_is_served_by_the_homes_model() -> None:
         homes.learned("resp_1", Home(server_id))
         prepared = router.prepare_now(_asking())
         assert prepared is not None
-        assert (prepared.served.name, router.decide(prepared).replica_id) == (model, server_id)
+        assert (prepared.served.name, router.attempt(prepared).decision.replica_id) == (model, server_id)
 
 
 @pytest.mark.parametrize(
@@ -465,7 +474,7 @@ async def test_what_another_gateway_may_know_is_waited_for() -> None:
     router = a_router(a_pool(), homes=ResponseHomes(_Elsewhere(), clock=Clock()))
 
     assert router.prepare_now(_asking()) is None
-    assert router.decide(await router.prepare(_asking())).replica_id == "b"
+    assert (await _decided(router, _asking())).replica_id == "b"
     assert router.prepare_now(_asking()) is not None
 
 

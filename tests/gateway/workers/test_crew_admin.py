@@ -140,3 +140,23 @@ async def test_the_token_is_asked_for_here_and_workers_get_their_own() -> None:
 
     assert [answer.status_code for answer in denied] == [401] * 4
     assert allowed.json()["headers"]["authorization"] == "Bearer workers' own"
+
+
+async def test_an_explanation_is_one_workers_word() -> None:
+    """The body as it is, with what belongs to it; the worker is named. One that gives no answer is passed over."""
+    with births() as born:
+        async with admin_of(born) as (crew, client):
+            headers = {"x-prefixway-strategy": "kv_aware", "content-type": "text/odd"}
+            answer = await client.post("/explain?path=/v1/x", content=b'{"prompt": 1}', headers=headers)
+            crew.workers[0].admin_path = "/nowhere"
+            other = await client.post("/explain", content=b"{}")
+            crew.workers[1].admin_path = "/nowhere"
+            nobody = await client.post("/explain", content=b"{}")
+    asked = answer.json()
+
+    assert (asked["path"], asked["query"], asked["body"]) == ("/explain", "path=/v1/x", '{"prompt": 1}')
+    assert asked["headers"]["content-type"] == "text/odd"
+    assert asked["headers"]["x-prefixway-strategy"] == "kv_aware"
+    assert asked["headers"]["authorization"] == "Bearer workers' own"
+    assert (answer.headers["x-prefixway-worker"], other.headers["x-prefixway-worker"]) == ("1", "2")
+    assert nobody.status_code == 503

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+from gateway.observe.truth_page import truth_page
+from gateway.router.prediction_counts import PredictionCounts
 from gateway.workers.merged_status import merged_replicas, merged_status
 
 
@@ -68,3 +71,26 @@ def test_no_page_at_all_is_a_page() -> None:
     merged = merged_status([])
 
     assert (merged["ready"], merged["replicas"], merged["orders"]) == (False, [], {})
+
+
+def test_a_finding_that_several_workers_have_is_told_once() -> None:
+    """As whoever has known of it for longest tells it; the oldest come first."""
+    salt = {"name": "salt_dropped", "replica": "a", "since_s": 3.0}
+    pages: list[dict[str, Any]] = [
+        {"findings": [{**salt, "since_s": 1.0}]},
+        {"findings": [salt, {"name": "salt_dropped", "replica": "b", "since_s": 9.0}]},
+        {},
+    ]
+
+    assert [(row["replica"], row["since_s"]) for row in merged_status(pages)["findings"]] == [("b", 9.0), ("a", 3.0)]
+
+
+def test_what_became_of_predictions_is_told_of_all_workers_together() -> None:
+    """Also where the one that knows most of the replica's events predicted nothing of it."""
+    counts = PredictionCounts(Counter(usage=1), Counter(usage=300), predicted_tokens=Counter(usage=288))
+    counts.actual_tokens["usage"], counts.over_tokens = 276, 12
+    seen = replica(events={"state": "off"}, truth=truth_page(counts, None))
+    truth = merged_replicas([[replica(truth={})], [seen], [seen]])[0]["truth"]
+
+    assert (truth["requests"], truth["coverage"]["usage"], truth["accuracy"]["error"]) == ({"usage": 2}, 1.0, 0.04)
+    assert merged_replicas([[replica(truth={})], [replica(truth={})]])[0]["truth"] == {}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from loadtest.replica import Speeds
+from tests.fakes.waiting import eventually
 from tests.loadtest.replica.running import MODEL, chat, running
 
 
@@ -99,3 +103,57 @@ async def test_version_and_load() -> None:
     async with running() as (_, client):
         assert (await client.get("/version")).json() == {"version": "0.32.0"}
         assert (await client.get("/load")).json() == {"server_load": 0}
+
+
+async def test_an_engine_asleep_lets_requests_wait_and_says_so() -> None:
+    """Its pages answer all the while; awake it serves what waited, from an empty cache, and tells so only then."""
+    async with running() as (replica, client):
+        await client.post("/v1/chat/completions", json=chat("turtle " * 50))
+        published = replica.publisher.next_sequence
+        assert (await client.post("/sleep?level=2")).json() == {"status": "sleeping", "level": 2}
+        waiting = asyncio.create_task(client.post("/v1/chat/completions", json=chat("turtle " * 50)))
+        await eventually(lambda: replica.scheduler.waiting)
+        metrics = (await client.get("/metrics")).text
+        assert (await client.get("/is_sleeping")).json() == {"is_sleeping": True}
+        assert ((await client.get("/health")).status_code, replica.publisher.next_sequence) == (200, published)
+        assert not waiting.done()
+
+        await client.post("/wake_up")
+        usage = (await waiting).json()["usage"]
+        awake = (await client.get("/metrics")).text
+
+    states = [line.rsplit('sleep_state="')[1] for line in metrics.splitlines() if "sleep_state=" in line]
+    assert states == ['awake"} 0.0', 'weights_offloaded"} 0.0', 'discard_all"} 1.0']
+    assert 'sleep_state="awake"} 1.0' in awake
+    assert usage["prompt_tokens_details"]["cached_tokens"] == 0
+    assert replica.publisher.next_sequence > published
+
+
+async def test_what_runs_when_it_falls_asleep_is_aborted() -> None:
+    """vLLM's default; a light sleep keeps the cache."""
+    async with running(speeds=Speeds(step_s=0.02)) as (replica, client):
+        running_one = asyncio.create_task(client.post("/v1/chat/completions", json=chat("a " * 60, max_tokens=900)))
+        await eventually(lambda: replica.scheduler.stats.generated_tokens)
+        await client.post("/sleep?level=0")
+        answer = (await running_one).json()
+        held = len(replica.cache.resident_prefixes())
+
+    assert answer["choices"][0]["finish_reason"] == "abort"
+    assert held > 0
+
+
+async def test_resets_are_counted_until_the_process_ends() -> None:
+    """By path, as vLLM counts all it is asked."""
+    async with running() as (replica, client):
+        for path in ("/reset_prefix_cache", "/reset_prefix_cache", "/sleep", "/wake_up"):
+            await client.post(path)
+        counted = [line for line in (await client.get("/metrics")).text.splitlines() if line.startswith("http_req")]
+        await replica.restart()
+        after = (await client.get("/metrics")).text
+
+    assert counted == [
+        'http_requests_total{handler="/reset_prefix_cache",method="POST",status="2xx"} 2.0',
+        'http_requests_total{handler="/sleep",method="POST",status="2xx"} 1.0',
+        'http_requests_total{handler="/wake_up",method="POST",status="2xx"} 1.0',
+    ]
+    assert "http_requests_total{" not in after

@@ -28,6 +28,7 @@ def test_an_entry_tells_epoch_tiers_and_feed() -> None:
     assert registry.version == b"version"
     assert (entry.epoch, entry.has(Tier.L1), entry.has(Tier.L2)) == (12, True, False)
     assert (entry.stats.state, entry.stats.l0_block_size, entry.stats.lag_s) == (FeedState.SUSPECT, 16, 0.5)
+    assert not entry.stats.counts_removed
     assert (entry.blind.state, entry.blind.block_sizes) == (FeedState.BLIND, {Tier.L0: 16, Tier.L1: 64})
 
 

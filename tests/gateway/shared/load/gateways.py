@@ -13,7 +13,6 @@ from gateway.kv.routed import Routed
 from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.attempt import Attempt
 from gateway.router.decision import Decision
-from gateway.router.prepared import Prepared
 from gateway.shared.link.keys import Keys
 from gateway.shared.link.redis_link import RedisLink
 from gateway.shared.load.own_load import OwnLoad
@@ -87,15 +86,17 @@ class Side:
 
     async def attempt(self, prompt: Sequence[int]) -> Attempt:
         """A completion of these token ids, sent to whichever replica the router chooses."""
-        return self.router.attempt(await self._prepare(prompt))
+        return self.router.attempt(await self.router.prepare(self._request(prompt)))
 
     async def decide(self, prompt: Sequence[int]) -> Decision:
         """What would be chosen for it now."""
-        return self.router.decide(await self._prepare(prompt))
+        decision = (await self.router.explain(self._request(prompt))).decision
+        assert decision is not None
+        return decision
 
-    async def _prepare(self, prompt: Sequence[int]) -> Prepared:
+    def _request(self, prompt: Sequence[int]) -> InferenceRequest:
         body = {"model": MODEL, "prompt": list(prompt), "stream": True}
-        return await self.router.prepare(InferenceRequest.parse("completions", json.dumps(body).encode()))
+        return InferenceRequest.parse("completions", json.dumps(body).encode())
 
     def dispatch(self, id_: str, promised_s: float = 0.5, *, streamed: bool = True) -> InFlight:
         """A request of its own in the books of a replica, told to the others; no prompt."""

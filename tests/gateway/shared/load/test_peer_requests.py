@@ -88,7 +88,7 @@ def test_what_a_peer_keeps_for_want_of_events_is_kept_here(kept: bool, state: Fe
 def test_what_is_kept_for_peers_is_bounded_by_the_replicas_capacity() -> None:
     """A cache of two blocks holds two."""
     side = Side("me")
-    side.replica("a").reported(LoadReport(kv_blocks=2), 0.0)
+    side.replica("a").reported(LoadReport(kv_tokens=32), 0.0)
     requests = PeerRequests(side.books)
     requests.dispatched(_dispatched(), side.clock.now, same_secret=True)
     requests.ended(1, side.clock.now, kept=True)

@@ -284,3 +284,14 @@ async def test_only_equals_that_stay_can_stand_in(redis_server: RedisServer) -> 
         assert (one.members.rivals(A), one.members.best_known(A)) == (-1, COMPLETE)
         assert one.members.followers(A) == ["one"]
         assert "leaving" not in leaving.members.can_follow(A)
+
+
+async def test_one_gateway_is_chosen_for_what_only_one_is_to_do(connect: Connect) -> None:
+    """The same one in everybody's view, an indexer never, and each has its share."""
+    one, two = Process(connect(), "one"), Process(connect(), "two")
+    indexer = Process(connect(), "three", kind="indexer")
+    await _beat(one, two, indexer, one, two)
+
+    chosen = [one.members.first_gateway(key) for key in REPLICAS]
+    assert chosen == [two.members.first_gateway(key) for key in REPLICAS]
+    assert set(chosen) == {"one", "two"}
