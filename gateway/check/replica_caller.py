@@ -43,8 +43,9 @@ class ReplicaCaller:
 
     def __init__(self, *, api_key: str = "", timeout_s: float = 5.0) -> None:
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        unlimited = httpx.Limits(max_connections=None)  # a replica that hangs keeps nobody from asking the others
-        self._http = httpx.AsyncClient(headers=headers, timeout=timeout_s, limits=unlimited, trust_env=False)
+        # A replica that hangs keeps nobody from asking the others. Checks are far apart: no connection is kept.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        self._http = httpx.AsyncClient(headers=headers, timeout=timeout_s, limits=limits, trust_env=False)
 
     async def __aenter__(self) -> Self:
         return self

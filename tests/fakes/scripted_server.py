@@ -169,6 +169,8 @@ class ScriptedServer:
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         self._writers.add(writer)
+        if self._place is not None:  # killed since this one was accepted
+            _reset(writer)
         try:
             while not writer.is_closing():
                 request = await _read_request(reader)

@@ -61,6 +61,7 @@ async def test_what_a_running_gateway_found_and_could_verify_is_listed_too() -> 
         body = {"model": "simulated", "prompt": [*range(300, 400)], "max_tokens": 1}
         for _ in range(2):
             (await home.client.post("/v1/completions", json=body)).raise_for_status()
+            await eventually(lambda: home.gateway.fellowship.memory.block_owners() == 100 // 16)
         home.replicas["a"].silent.caches = False
         await eventually(home.gateway.proof.findings)
         home.replicas["a"].silent.caches = True
