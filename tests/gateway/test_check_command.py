@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -136,7 +137,10 @@ async def test_an_interrupt_ends_it_without_a_traceback() -> None:
         environ = {**os.environ, **_named({"replicas": f"a={a.url}"})}
         pipe = asyncio.subprocess.PIPE
         command = (sys.executable, "-m", "gateway", "check")
-        process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=pipe, stderr=pipe)
+        heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what runs in the background may ignore it
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environ, stdout=pipe, stderr=pipe, preexec_fn=heeds
+        )
         await eventually(lambda: a.faults.stalled)
         process.send_signal(signal.SIGINT)
         _, error = await process.communicate()
