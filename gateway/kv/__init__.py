@@ -4,7 +4,7 @@ event_following   follows whoever is in the pool, or a part of them
 indexer           one follower a replica, each writing the index
 follower          a feed and an applier; follower_state, packed_numbers: what it knows, for another process
 feed              one replica's stream, in order: sequence decides, by history and waiting_batches; subscription,
-                  inbox: its sockets; feed_stats, lateness, trust; evidence: what requests showed
+                  inbox: its sockets; feed_stats, lateness, trust; evidence (counted): what requests showed
 events            a payload -> events: every encoding since vLLM 0.10
 applier           events -> index: resolver knows what a hash means, ownership counts what is held; resets: an emptied
                   cache is heard of twice

@@ -9,11 +9,13 @@ zero. They are therefore not whole numbers.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+
+from gateway.kv.counted import Counted
 
 
 @dataclass(slots=True)
-class Evidence:
+class Evidence(Counted):
     """Tokens where the name says so, else requests."""
 
     requests: float = 0.0  # that ended well, and whose prompt was known here
@@ -34,15 +36,6 @@ class Evidence:
     def over_share(self) -> float:
         """Of the tokens predicted, those that were not there and not evicted since; 0.0 where none was predicted."""
         return (self.over_tokens - self.evicted_tokens) / self.predicted_tokens if self.predicted_tokens else 0.0
-
-    def add(self, other: Evidence) -> None:
-        """Count what ``other`` counts, too."""
-        for each in fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
-            if isinstance(mine, Counter):
-                mine.update(theirs)
-            else:
-                setattr(self, each.name, mine + theirs)
 
     def halve(self) -> None:
         """Let everything seen so far weigh half."""

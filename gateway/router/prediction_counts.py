@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+
+from gateway.kv.counted import Counted
 
 #: How a prediction was verified. By usage: against the answer's own ``cached_tokens``; by counters: together with
 #: others, against what the replica's metrics counted meanwhile.
@@ -11,7 +13,7 @@ USAGE, COUNTERS, UNVERIFIED = "usage", "counters", "unverified"
 
 
 @dataclass(slots=True)
-class PredictionCounts:
+class PredictionCounts(Counted):
     """Of one replica, or of all. Tokens where the name says so, else requests."""
 
     by_source: Counter[str] = field(default_factory=Counter)
@@ -26,15 +28,6 @@ class PredictionCounts:
     miscounted: int = 0  # the engine counted another number of prompt tokens
     confirmed: int = 0  # prompts whose new blocks events told of soon after the end
     unconfirmed: Counter[str] = field(default_factory=Counter)  # and those they did not, by kind
-
-    def add(self, other: PredictionCounts) -> None:
-        """Count what ``other`` counts, too."""
-        for each in fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
-            if isinstance(mine, Counter):
-                mine.update(theirs)
-            else:
-                setattr(self, each.name, mine + theirs)
 
     def coverage(self, source: str) -> float:
         """The share of all prompt tokens whose prediction was verified so; 0.0 where there were none."""
