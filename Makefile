@@ -1,6 +1,7 @@
 # make            what CI runs first: check, then test
 # make demo       three simulated replicas, the gateway, a load under each strategy (STAY=1: stays up)
 # make test       all tests but those of real vLLM
+# make coverage   the same, slower, and which lines and branches they miss
 # make test-vllm  tests against two real vLLM replicas on the CPU
 # make check      format, lint, types, import rules     make fmt   format     make bench   what things cost
 #                 (VLLM_ROUTER=path: beside a vllm-router 0.1.17)
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 STAY ?=
 VLLM_ROUTER ?=
 
-.PHONY: all check test fmt bench demo test-vllm clean
+.PHONY: all check test coverage fmt bench demo test-vllm clean
 all: check test
 
 $(VENV)/.demo: pyproject.toml
@@ -38,8 +39,11 @@ check: $(VENV)/.test
 	$(BIN)/python scripts/check_mirror.py
 
 test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+coverage: $(VENV)/.test
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n 2 --dist loadfile
+	$(BIN)/coverage run -m pytest -n 2 --dist worksteal
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

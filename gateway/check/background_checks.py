@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
-from gateway.check.event_check import is_busy
+from gateway.check.busyness import is_busy
 from gateway.check.finding_book import FindingBook
 from gateway.check.knowledge import Knowledge
 from gateway.check.replay_check import check_replay

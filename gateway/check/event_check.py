@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from random import Random
 
+from gateway.check.busyness import is_busy, stays_busy
 from gateway.check.knowledge import Knowledge
 from gateway.check.replica_caller import CallBroken, CallFailed, CallTimedOut, ReplicaCaller, Usage
 from gateway.check.unseen_prompt import UnseenPrompt, unseen_prompt
@@ -43,7 +44,7 @@ class EventCheck:
 
     async def check(self, replica: Replica) -> AsyncIterator[Verdict]:
         """Generates twice, one token each time."""
-        if is_busy(replica):
+        if await stays_busy(replica):
             for check in (_EVENTS, _REUSE, _DETAILS):
                 yield skipped(check, replica.id, "it has waiting requests")
             return
@@ -180,8 +181,3 @@ def is_full(replica: Replica, knowledge: Knowledge) -> bool:
     """Whether it evicts all the time, by what its events say that it holds."""
     held = knowledge.events.indexer.owned_blocks(replica.key, Tier.L0) * knowledge.block_size(replica)
     return bool(replica.kv_tokens) and held > _FULL * replica.kv_tokens
-
-
-def is_busy(replica: Replica) -> bool:
-    """Whether it has work waiting: no check makes that worse."""
-    return bool(replica.report.waiting)

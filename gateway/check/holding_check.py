@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import zmq
 
-from gateway.check.event_check import is_busy
+from gateway.check.busyness import stays_busy
 from gateway.check.knowledge import Knowledge
 from gateway.check.replay_reader import read_replay
 from gateway.check.replica_caller import CallFailed, ReplicaCaller
@@ -67,10 +67,11 @@ async def check_holding(replica: Replica, knowledge: Knowledge, caller: ReplicaC
         return skipped(_CHECK, replica.id, "its events are not followed here")
     if replica.report.prefix_caching is False:
         return skipped(_CHECK, replica.id, "it caches nothing")
+    is_busy = await stays_busy(replica)
     excess, detail = excess_tokens(replica, knowledge), overfull(replica, knowledge)
     events = await _last_events(replica, knowledge)
     try:
-        tried, lost = (0, 0) if is_busy(replica) else await _try(events, replica, knowledge, caller)
+        tried, lost = (0, 0) if is_busy else await _try(events, replica, knowledge, caller)
     except CallFailed as failure:
         return skipped(_CHECK, replica.id, str(failure))
     if 2 * lost > tried:  # any of them may be evicted, or computed anew, at this moment

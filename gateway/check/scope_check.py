@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from random import Random
 from secrets import token_hex
 
-from gateway.check.event_check import is_busy
+from gateway.check.busyness import stays_busy
 from gateway.check.knowledge import Knowledge
 from gateway.check.replica_caller import CallFailed, ReplicaCaller
 from gateway.check.unseen_prompt import UnseenPrompt, unseen_prompt
@@ -30,7 +30,7 @@ class ScopeCheck:
 
     async def check(self, replica: Replica) -> AsyncIterator[Verdict]:
         """Generates one token with a salt, and one with each of a few adapters."""
-        if is_busy(replica):
+        if await stays_busy(replica):
             yield skipped("salt", replica.id, "it has waiting requests")
             return
         adapters = self._adapters(replica)[:_MOST_ADAPTERS]

@@ -1,0 +1,29 @@
+"""Does a replica have work waiting: no check makes that worse.
+
+A report is a moment, seen a while ago: one request that had just arrived is no reason to leave a check out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.fleet.replica import Replica
+
+_PATIENCE_S = 3.0  # for at least one more report at the usual interval between probes
+_LOOK_S = 0.05
+
+
+def is_busy(replica: Replica) -> bool:
+    """By its last report."""
+    return bool(replica.report.waiting)
+
+
+async def stays_busy(replica: Replica, patience_s: float = _PATIENCE_S) -> bool:
+    """By every report of the next ``patience_s`` seconds; False as soon as one says otherwise."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + patience_s
+    while is_busy(replica):  # probes replace the report
+        if loop.time() >= until_s:
+            return True
+        await asyncio.sleep(_LOOK_S)
+    return False
