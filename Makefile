@@ -28,6 +28,12 @@ $(VENV)/.test: pyproject.toml
 	@$(BIN)/python -m pip --disable-pip-version-check install -q -e '.[hub,loadtest,redis,test]'
 	@touch $@ $(VENV)/.demo
 
+# Programs that tests run and no registry of Python has: unpacked, not installed. Without apt those tests are skipped.
+$(VENV)/.debian: scripts/debian.sh $(VENV)/.test
+	@if command -v apt-get >/dev/null; then scripts/debian.sh $(VENV)/debian prometheus libnss-wrapper; \
+	else echo "no apt-get: tests that need Debian packages are skipped"; fi
+	@touch $@
+
 demo: $(VENV)/.demo
 	$(BIN)/prefixway demo $(if $(STAY),--stay)
 
@@ -38,10 +44,10 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_mirror.py
 
-test: $(VENV)/.test
+test: $(VENV)/.test $(VENV)/.debian
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-coverage: $(VENV)/.test
+coverage: $(VENV)/.test $(VENV)/.debian
 	rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -n 2 --dist worksteal
 	$(BIN)/coverage combine -q

@@ -18,7 +18,8 @@ from gateway.check.finding import KINDS, Finding, found
 from gateway.check.verdict import Verdict, fine, skipped, wrong
 from gateway.check_run import check_run
 from gateway.config_check import check_config
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 
 _GATEWAY = "gateway"
 _COVERAGE = "coverage"

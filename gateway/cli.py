@@ -19,7 +19,8 @@ from gateway.admin_client import AdminRefusedError, AdminUnreachableError
 from gateway.client_keys import hashed
 from gateway.explain_command import add_explain_command, run_explain
 from gateway.order_commands import add_order_commands, run_order
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 
 _CONFIGURATION_WRONG = 1
 _UNREACHABLE = 2

@@ -15,7 +15,8 @@ from gateway.prompt.tokenizer import load_tokenizer
 from gateway.prompt.tokenizer_files import TokenizerNotFound
 from gateway.prompt.tokenizer_finder import TokenizerFinder
 from gateway.prompt.tokenizer_hub import TokenizerHub
-from gateway.settings import Settings, SettingsError, check_redis_client
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings, check_redis_client
 
 
 def check_config(settings: Settings) -> Iterator[Verdict]:

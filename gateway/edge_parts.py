@@ -30,7 +30,8 @@ from gateway.observe.tls_metrics import TlsMetrics
 from gateway.router.exchange import Exchange
 from gateway.router.prepared import Prepared
 from gateway.router.router import Router
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 from gateway.supervisor import Part
 
 

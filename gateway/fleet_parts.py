@@ -9,8 +9,9 @@ from gateway.fleet.event_source import EventSource, checked_endpoint
 from gateway.fleet.probes import Probes
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec
+from gateway.setting_field import SettingsError
 from gateway.setting_values import KvEvents
-from gateway.settings import Settings, SettingsError
+from gateway.settings import Settings
 
 
 def discovery_of(settings: Settings, pool: ReplicaPool) -> StaticDiscovery:

@@ -25,7 +25,8 @@ from gateway.observe.fleet_metrics import FleetMetrics
 from gateway.observe.probe_app import ProbeApp
 from gateway.observe.side_server import SideServer
 from gateway.observe.status import Status
-from gateway.settings import Settings, SettingsError, check_redis_client
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings, check_redis_client
 from gateway.supervisor import Part, keep_running
 
 _LOGGER = logging.getLogger(__name__)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.prompt.encoders import EncoderRegistry
 from gateway.prompt.tokenizer_hub import TokenizerHub
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 
 
 def encoders_of(settings: Settings, remote: RemoteTokenizer) -> EncoderRegistry:

@@ -21,6 +21,12 @@ _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _CREDENTIAL = re.compile(r"[!-~]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token (RFC 9110, 5.6.2)
 _ROUTE = re.compile(r"/[!-~]*")
+_DNS_FINDER = re.compile(r"(?P<name>[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?)(:(?P<port>\d{1,5}))?")
+_KUBERNETES_FINDER = re.compile(
+    r"((?P<namespace>[a-z0-9]([a-z0-9-]*[a-z0-9])?)/)?"
+    r"(?P<name>[^:\s/=,][^:\s=,]*={1,2}[^:\s/=,]+(,[^:\s/=,][^:\s=,]*={1,2}[^:\s/=,]+)*)(:(?P<port>[a-z0-9-]{1,15}))?"
+)
+_NO_FINDER = re.compile(r"(?!)")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?")
 
 
@@ -44,6 +50,27 @@ class KvEvents(NamedTuple):
     mode: str
     events: str | None = None
     replay: str | None = None
+
+
+class Finder(NamedTuple):
+    """How replicas are found. ``kind``: static, dns or kubernetes.
+
+    ``name``: in DNS, or the labels that pods must have. ``namespace``: of the pods; "": the gateway's own. ``port``: a
+    number, or for Kubernetes the name of a container's port; "": SRV records tell, or for Kubernetes the port named
+    ``http``, else 8000.
+    """
+
+    kind: str
+    name: str = ""
+    namespace: str = ""
+    port: str = ""
+
+    def __str__(self) -> str:
+        """As it is written."""
+        if self.kind == "static":
+            return self.kind
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind}:{where}" + (f":{self.port}" if self.port else "")
 
 
 class Secret(str):
@@ -238,6 +265,22 @@ def read_redis_url(value: str) -> RedisUrl:
     if value:
         RedisTarget.parse(value)
     return RedisUrl(value)
+
+
+def read_finder(value: str) -> Finder:
+    kind, _, rest = value.partition(":")
+    kind = kind.lower()
+    if kind == "static" and not rest:
+        return Finder(kind)
+    match = {"dns": _DNS_FINDER, "kubernetes": _KUBERNETES_FINDER}.get(kind, _NO_FINDER).fullmatch(rest)
+    if match is None or not _is_port(match["port"] or "http"):
+        raise ValueError("must be static, dns:name[:port], or kubernetes:[namespace/]label=value[,...][:port]")
+    return Finder(kind, match["name"], match.groupdict().get("namespace") or "", match["port"] or "")
+
+
+def _is_port(text: str) -> bool:
+    """A number of one, or a name (RFC 6335, 5.1)."""
+    return int(text) in range(1, 65_536) if text.isdecimal() else any(char.isalpha() for char in text)
 
 
 def read_kv_events(value: str) -> KvEvents:

@@ -6,18 +6,28 @@ come from that field, and so does the README's table.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import router_strategies
 from gateway.client_keys import ClientKey, read_client_keys
 from gateway.redis_url import RedisTarget
+from gateway.setting_field import (
+    SettingsError,
+    declared,
+    env_name,
+    in_cluster,
+    read_value,
+    setting,
+    shown,
+    table,
+    unknown_names,
+)
 from gateway.setting_values import (
+    Finder,
     KvEvents,
     Listen,
     RedisUrl,
@@ -28,6 +38,7 @@ from gateway.setting_values import (
     read_count,
     read_credential,
     read_duration,
+    read_finder,
     read_fraction,
     read_header_names,
     read_json_object,
@@ -42,26 +53,8 @@ from gateway.setting_values import (
     read_redis_url,
     read_routes,
     read_switch,
-    read_text,
     read_workers,
 )
-
-PREFIX = "PREFIXWAY_"
-
-#: What Kubernetes injects for a Service whose name begins with "prefixway": never ours.
-_SERVICE_LINK = re.compile(r"PREFIXWAY_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_.+)?)?)")
-
-
-class SettingsError(ValueError):
-    """A setting is wrong; the message names it and says what it may be."""
-
-
-def setting(default: str, doc: str, read: Callable[[str], Any] = read_text, *, unit: str = "") -> Any:
-    """A field of :class:`Settings`: ``default`` as a user would write it, and what it means."""
-    return field(
-        default_factory=lambda: read(default),
-        metadata={"text": default, "doc": doc, "read": read, "unit": unit},
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +76,22 @@ class Settings:
     client_strategy: bool = setting("false", "Whether a request may choose with `x-prefixway-strategy`.", read_switch)
     replicas: str = setting("", "Comma list of `[id=]url[?events=tcp://..&replay=tcp://..&speed=1.0]`.")
     replicas_file: Path | None = setting("", "YAML list of replicas, read again when it changes.", read_optional_path)
-    discovery: str = setting("static", "How replicas are found: static.", read_one_of("static"))
+    discovery: Finder = setting(
+        "static",
+        "How replicas are found: static (as the two above say), `dns:name[:port]` (no port: SRV), "
+        "`kubernetes:[namespace/]label=value[,...][:port]` (a container port's number or name).",
+        read_finder,
+    )
+    discovery_interval_s: float = setting("3", "Between two looks at DNS or Kubernetes.", read_positive, unit="s")
+    kubernetes_api: str = setting(
+        "",
+        "URL of the Kubernetes API; empty in a pod: that of its cluster. With `kubectl proxy` http://127.0.0.1:8001.",
+    )
+    kubernetes_account: Path = setting(
+        "/var/run/secrets/kubernetes.io/serviceaccount",
+        "Folder with the token and ca.crt to show there, and this pod's namespace.",
+        Path,
+    )
     kv_events: KvEvents = setting(
         "auto",
         "Where replicas publish KV events: auto asks them, off, or `tcp://{host}:5557,replay=tcp://{host}:5657`.",
@@ -238,8 +246,9 @@ class Settings:
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Self:
         """Read and check everything. Raises :class:`SettingsError` that names the setting at fault."""
-        values = {item.name: _value(item, environ) for item in _declared()}
-        settings = cls(**values, unknown=_unknown(environ))
+        values = {item.name: read_value(item, environ) for item in declared(cls)}
+        values["kubernetes_api"] = values["kubernetes_api"] or in_cluster(environ)
+        settings = cls(**values, unknown=unknown_names(cls, environ))
         settings._check()
         return settings
 
@@ -252,10 +261,25 @@ class Settings:
             raise SettingsError(f"PREFIXWAY_STRATEGY_OPTIONS: {error}") from error
         if self.max_uploads_mb < self.max_body_mb:
             raise SettingsError("PREFIXWAY_MAX_UPLOADS_MB is below PREFIXWAY_MAX_BODY_MB: no such body could come in")
+        self._check_discovery()
         self._check_keys()
         self._check_redis()
         if self.strict_env and self.unknown:
             raise SettingsError("; ".join(self.unknown))
+
+    def _check_discovery(self) -> None:
+        if self.discovery.kind == "static":
+            return
+        if self.replicas or self.replicas_file:
+            raise SettingsError(
+                f"PREFIXWAY_DISCOVERY={self.discovery} finds the replicas: "
+                "PREFIXWAY_REPLICAS and PREFIXWAY_REPLICAS_FILE must be empty"
+            )
+        if self.discovery.kind == "kubernetes" and not self.kubernetes_api:
+            raise SettingsError(
+                f"PREFIXWAY_DISCOVERY={self.discovery} is meant for a pod of the cluster; "
+                "elsewhere PREFIXWAY_KUBERNETES_API must say where its API is"
+            )
 
     def _check_keys(self) -> None:
         if self.api_keys_file is None:
@@ -307,18 +331,12 @@ class Settings:
 
     def effective(self) -> dict[str, str]:
         """Every setting as text, by its name in the environment; secrets masked."""
-        return {env_name(item): _shown(getattr(self, item.name)) for item in _declared()}
+        return {env_name(item): shown(getattr(self, item.name)) for item in declared(type(self))}
 
     @classmethod
     def table(cls) -> str:
         """The README's table."""
-        rows = ["| setting | default | |", "|---|---|---|"]
-        for item in _declared():
-            default = f"`{item.metadata['text']}`" if item.metadata["text"] else ""
-            unit = f" {item.metadata['unit']}" if item.metadata["unit"] else ""
-            twin = " Also as `_FILE`." if _has_twin(item) else ""
-            rows.append(f"| `{env_name(item)}` | {default}{unit} | {item.metadata['doc']}{twin} |")
-        return "\n".join(rows)
+        return table(cls)
 
 
 def check_redis_client(settings: Settings) -> None:
@@ -326,67 +344,3 @@ def check_redis_client(settings: Settings) -> None:
     missing = [name for name in ("redis", "hiredis") if importlib.util.find_spec(name) is None]
     if settings.uses_redis and missing:
         raise SettingsError(f"PREFIXWAY_REDIS_URL needs {' and '.join(missing)}: pip install 'prefixway[redis]'")
-
-
-def env_name(item: Field[Any]) -> str:
-    """A setting's name in the environment."""
-    return PREFIX + item.name.upper()
-
-
-def _declared() -> list[Field[Any]]:
-    return [item for item in fields(Settings) if "read" in item.metadata]
-
-
-def _is_secret(item: Field[Any]) -> bool:
-    return _has_twin(item) or item.metadata["read"] is read_api_keys
-
-
-def _has_twin(item: Field[Any]) -> bool:
-    """Whether it may be given as the path of a file instead. That of the API keys is a setting by itself."""
-    return item.metadata["read"] in (Secret, read_credential, read_redis_url)
-
-
-def _value(item: Field[Any], environ: Mapping[str, str]) -> Any:
-    name = env_name(item)
-    text = environ.get(name) or None  # set but empty, as a ConfigMap may have it: not set
-    if _has_twin(item) and (path := environ.get(f"{name}_FILE")):
-        if text:
-            raise SettingsError(f"{name} and {name}_FILE are both set: choose one")
-        try:
-            text = Path(path).read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{name}_FILE: {error}") from error
-    if text is None:
-        text = item.metadata["text"]
-    try:
-        return item.metadata["read"](text.strip())
-    except ValueError as error:
-        shown = "" if _is_secret(item) else f"={text!r}"
-        raise SettingsError(f"{name}{shown}: {error}") from error
-
-
-def _unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
-    known = {env_name(item) for item in _declared()}
-    known |= {f"{env_name(item)}_FILE" for item in _declared() if _has_twin(item)}
-    strange = (n for n in environ if n.startswith(PREFIX) and n not in known and not _SERVICE_LINK.fullmatch(n))
-    return tuple(_suggest(name, known) for name in sorted(strange))
-
-
-def _suggest(name: str, known: set[str]) -> str:
-    # Without the prefix, which all have in common: what is nothing like ours is not like all of ours
-    nearest = difflib.get_close_matches(name.removeprefix(PREFIX), [k.removeprefix(PREFIX) for k in sorted(known)], n=1)
-    return f"{name} is no setting" + (f"; did you mean {PREFIX}{nearest[0]}?" if nearest else "")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, RedisUrl):
-        return value.shown
-    if isinstance(value, Secret | ClientKey):
-        return "***" if value else ""
-    if isinstance(value, tuple) and not isinstance(value, Listen | KvEvents):
-        return ",".join(_shown(item) for item in value)
-    if isinstance(value, KvEvents):
-        return value.mode if value.events is None else f"{value.events},replay={value.replay}"
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}={item}" for name, item in value.items())
-    return "" if value is None else str(value)

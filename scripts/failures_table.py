@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from gateway.fleet.outcome import Outcome
-from gateway.settings import PREFIX, Settings
+from gateway.setting_field import PREFIX
+from gateway.settings import Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "failures.md"
 LIMITS = (

@@ -99,8 +99,11 @@ class ReplicaPool:
 
     # Membership
 
-    def reconcile(self, specs: Iterable[ServerSpec]) -> None:
-        """Make the fleet exactly ``specs``. A server whose spec did not change keeps all its state."""
+    def reconcile(self, specs: Iterable[ServerSpec], held_back: Collection[str] = ()) -> None:
+        """Make the fleet exactly ``specs``. A server whose spec did not change keeps all its state.
+
+        ``held_back``: the ids of those that are there and not ready for requests, by who found them.
+        """
         wanted = {spec.id: spec for spec in specs}
         for server in list(self.servers):
             if wanted.get(server.id) != server.spec:
@@ -108,6 +111,7 @@ class ReplicaPool:
         for spec in wanted.values():
             if spec.id not in self._servers:
                 self._add(spec)
+            self._servers[spec.id].held_back = spec.id in held_back
         self._models_changed()
 
     def set_drained(self, server_ids: Collection[str]) -> None:
@@ -256,8 +260,9 @@ class ReplicaPool:
         """The replicas that may be sent a request for ``model``, without the server ids in ``tried``.
 
         Ready servers; if there is none, the least bad of the healthy ones, which beats refusing: those that push back,
-        else those that are stalled, else those whose breaker is open. Raises ``NoReplica`` with the reason if every one
-        is down, drained or tried: a server that fails its probes is not tried, even if it can be connected to.
+        else those held back, else those that are stalled, else those whose breaker is open. Raises ``NoReplica`` with
+        the reason if every one is down, drained or tried: a server that fails its probes is not tried, even if it can
+        be connected to.
         """
         serving = self._serving.get(model)
         if serving is None:

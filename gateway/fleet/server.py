@@ -25,7 +25,9 @@ _GIVEN_UP = (Outcome.CLIENT_GONE, Outcome.FIRST_BYTE_TIMEOUT)
 
 class Server:
     """Healthy by its probes, which an engine asleep is not, allowed by its breaker, ready when it also is neither
-    draining, backing off nor stalled.
+    draining, held back, backing off nor stalled.
+
+    Held back: whoever found it says that it is not ready for requests. What is known of it is kept.
 
     Stalled: requests of ours wait for their first byte, and for ``stall_s`` it has sent none to anybody. It gets no
     new ones, and those that wait go on waiting: a long prefill looks the same. If they leave without a byte the
@@ -53,6 +55,7 @@ class Server:
         self.process_start_s: float | None = None
         self.asleep = False  # its process answers, its engine serves nobody
         self.draining = False
+        self.held_back = False
         self.drained = False  # draining, and nothing that ran then runs any more: kept by the pool
         self.healthy = False
         self.was_healthy = False
@@ -87,6 +90,7 @@ class Server:
         return (
             self.healthy
             and not self.draining
+            and not self.held_back
             and now >= self._backoff_until_s
             and (self.breaker.is_closed or self.breaker.allows(now))
             and not (self.silence.waiting and self.is_stalled(now))
@@ -98,6 +102,8 @@ class Server:
             return _ASLEEP if self.asleep else "unhealthy"
         if self.draining:
             return "draining"
+        if self.held_back:
+            return "held back"
         if now < self._backoff_until_s:
             return "pushing back"
         if not self.breaker.allows(now):
@@ -108,11 +114,11 @@ class Server:
         silence = self.silence
         return silence.waiting > 0 and silence.seconds(now) >= self._stall_s
 
-    def trouble(self, now: float) -> tuple[bool, bool]:
+    def trouble(self, now: float) -> tuple[bool, bool, bool]:
         """Of healthy servers that are not ready, the one with the least of it is the least bad: it merely pushes back,
-        else it is stalled, else its breaker is open.
+        else it is held back, else stalled, else its breaker is open.
         """
-        return not self.breaker.is_closed, self.is_stalled(now)
+        return not self.breaker.is_closed, self.is_stalled(now), self.held_back
 
     def probe_answered(self) -> None:
         self._missed = 0

@@ -10,17 +10,22 @@ from gateway.fleet.event_source import EventSource, checked_endpoint, connectabl
 from gateway.fleet.origin import Origin
 
 _ID = re.compile(r"[A-Za-z0-9._~:/@#+\[\]-]*")  # goes into headers, labels and the admin port's paths
-_OPTIONS = ("events", "replay", "speed")
+_OPTIONS = ("events", "replay", "speed", "model")
+_POD_UID = re.compile(r"(?<=@)([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 class ServerSpec(NamedTuple):
-    """``events`` and ``replay`` are templates with ``{host}``; ``events`` is ``None`` where nothing was said."""
+    """``events`` and ``replay`` are templates with ``{host}``; ``events`` is ``None`` where nothing was said.
+
+    ``model``: what it must serve, else it is not the server that was meant; "": whatever it serves.
+    """
 
     id: str
     origin: Origin
     speed: float = 1.0  # prefill rate relative to the other servers
     events: str | None = None
     replay: str | None = None
+    model: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -43,11 +48,12 @@ class ServerSpec(NamedTuple):
         if re.search(r"#\d+$", name):
             raise ValueError(f"{name!r}: an id must not end in '#' and a number: so its ranks are named")
         return cls(
-            id=name or origin.netloc + origin.base_path,
+            id=short_id(name) or origin.netloc + origin.base_path,
             origin=origin,
             speed=_speed(options.get("speed", "1")),
             events=checked_endpoint(options["events"]) if "events" in options else None,
             replay=checked_endpoint(options["replay"]) if "replay" in options else None,
+            model=options.get("model", ""),
         )
 
     def event_source(self, rank: int) -> EventSource | None:
@@ -56,6 +62,14 @@ class ServerSpec(NamedTuple):
             return None
         replay = None if self.replay is None else _shifted(connectable(self.replay, self.origin.host), rank)
         return EventSource(_shifted(connectable(self.events, self.origin.host), rank), replay)
+
+
+def short_id(name: str) -> str:
+    """``name``, which may end in ``@`` and the UID of a pod: of that the first eight digits are kept.
+
+    So a pod that follows another one under the same name is another server, and people can still read its id.
+    """
+    return _POD_UID.sub(r"\1", name)
 
 
 def parse_servers(text: str) -> tuple[ServerSpec, ...]:

@@ -12,7 +12,8 @@ import pytest
 
 from gateway.app import Gateway, running_gateway
 from gateway.asgi_server import ListenSockets, listen_socket, port_of
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
 from tests.fakes.raw_client import RawClient, get, post

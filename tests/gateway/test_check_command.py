@@ -17,7 +17,8 @@ import pytest
 from gateway.check.finding import found
 from gateway.check.verdict import Verdict, fine, skipped, wrong
 from gateway.check_command import as_json, as_text, coverage_by, distinct, exit_status, run_check, told_by
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 from loadtest.replica import Fault, ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import house
 from tests.fakes.scripted_server import ScriptedServer, answer, plays

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.check_run import check_run
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 from loadtest.replica import ReplicaOptions
 from tests.gateway.check.proving import FAST, proving
 

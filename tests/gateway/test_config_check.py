@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config_check import check_config
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 from loadtest.replica.model_folder import DEFAULT_FOLDER
 from tests.gateway.check.proving import words
 

@@ -10,7 +10,8 @@ import pytest
 from gateway.edge.auth import ApiKeys
 from gateway.edge_parts import admission_of, key_file_of, rules_of, tls_of
 from gateway.errors import Overloaded
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
 

@@ -10,7 +10,8 @@ import pytest
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet_parts import discovery_of, probes_of
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
 from tests.fakes.background import running

@@ -11,7 +11,8 @@ import pytest
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.index_service import IndexService, running_index_service
 from gateway.kv.tiers import Tier
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 from gateway.shared.orders.fleet_orders import FleetOrders
 from gateway.shared.orders.order import DRAIN, Order
 from loadtest.replica import ReplicaOptions, SimulatedReplica

@@ -11,7 +11,8 @@ from gateway.fleet.replica_pool import ReplicaPool
 from gateway.prompt.encoder import LocalEncoder
 from gateway.prompt.remote_encoder import RemoteEncoder
 from gateway.prompt_parts import encoders_of
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 from loadtest.replica.model_folder import DEFAULT_FOLDER
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.serving import serve
-from gateway.settings import SettingsError
+from gateway.setting_field import SettingsError
 
 LOOPBACK = {f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")}
 

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.client_keys import parse_client_keys
 from gateway.setting_values import (
+    Finder,
     Listen,
     Secret,
     read_aliases,
@@ -15,6 +16,7 @@ from gateway.setting_values import (
     read_api_keys,
     read_credential,
     read_duration,
+    read_finder,
     read_fraction,
     read_header_names,
     read_limit,
@@ -98,3 +100,34 @@ def test_values_that_show_themselves() -> None:
     """An address as it is written; a secret never."""
     assert str(Listen("::1", 80)) == "[::1]:80"
     assert repr(Secret("s3cret")) == "'***'"
+
+
+@pytest.mark.parametrize(
+    ("text", "finder"),
+    [
+        ("static", Finder("static")),
+        ("Static", Finder("static")),
+        ("dns:vllm.prod.svc.cluster.local:8000", Finder("dns", "vllm.prod.svc.cluster.local", port="8000")),
+        ("dns:_http._tcp.vllm", Finder("dns", "_http._tcp.vllm")),
+        ("kubernetes:prod/app=vllm:http", Finder("kubernetes", "app=vllm", "prod", "http")),
+        ("kubernetes:app=vllm,model==qwen-2:8000", Finder("kubernetes", "app=vllm,model==qwen-2", "", "8000")),
+        (
+            "kubernetes:prod/app.kubernetes.io/name=vllm",
+            Finder("kubernetes", "app.kubernetes.io/name=vllm", "prod"),
+        ),
+        ("kubernetes:app.kubernetes.io/name=vllm", Finder("kubernetes", "app.kubernetes.io/name=vllm")),
+    ],
+)
+def test_a_finder_is_read_and_shown_as_it_is_written(text: str, finder: Finder) -> None:
+    assert read_finder(text) == finder
+    assert str(read_finder(text)) == text.replace("S", "s")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "dns", "dns:", "dns:a b", "dns:a:0", "dns:a:65536", "kubernetes:", "kubernetes:prod/", "kubernetes:prod/app",
+     "kubernetes:a=b:0", "kubernetes:a=b:-", "kubernetes:a=b:x:y", "consul:x", "static:x"],
+)  # fmt: skip
+def test_what_is_no_finder_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be static, dns:name"):
+        read_finder(text)

@@ -9,8 +9,9 @@ import pytest
 
 from gateway.client_keys import parse_client_keys
 from gateway.redis_url import RedisTarget
+from gateway.setting_field import SettingsError
 from gateway.setting_values import KvEvents, Listen
-from gateway.settings import Settings, SettingsError, check_redis_client
+from gateway.settings import Settings, check_redis_client
 from scripts.settings_table import README, with_table
 
 

@@ -45,7 +45,8 @@ WITHOUT_CLIENT = """
 import asyncio, sys
 sys.modules["redis"] = None  # as if it were not installed
 from gateway.app import Gateway
-from gateway.settings import Settings, SettingsError
+from gateway.setting_field import SettingsError
+from gateway.settings import Settings
 ports = {f"PREFIXWAY_{port}LISTEN": "127.0.0.1:0" for port in ("", "METRICS_", "ADMIN_")}
 async def make():
     Gateway(Settings.from_env({**ports, "PREFIXWAY_REDIS_URL": sys.argv[1]}))

@@ -20,7 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from gateway.redis_url import Host, RedisTarget, TlsOptions
-from gateway.settings import SettingsError
+from gateway.setting_field import SettingsError
 from gateway.shared.link.cluster_client import ClusterClient
 from gateway.shared.link.redis_client import PooledClient, RedisClient
 from gateway.shared.link.sentinel_client import SentinelClient

@@ -381,3 +381,27 @@ def test_who_serves_a_model_is_as_it_is_now() -> None:
     assert _ids(pool) == ["b"]
     with pytest.raises(NoReplica):
         _ids(pool, "other")
+
+
+def test_what_is_held_back_gets_nothing_new_and_is_known_on() -> None:
+    """Its finder says that it is not ready: nothing of it is forgotten, and it is the last resort but one."""
+    pool = _pool()
+    members = Members()
+    pool.listen(members)
+    pool.reconcile(parse_servers("a=http://a:1,b=http://b:1"), {"a"})
+
+    assert _ids(pool) == ["b"]
+    assert (_server(pool, "a").healthy, _server(pool, "a").obstacle(0.0)) == (True, "held back")
+    pool.reconcile(parse_servers("a=http://a:1,b=http://b:1"), {"a", "b"})
+    assert _ids(pool) == ["a", "b"]
+    pool.reconcile(parse_servers("a=http://a:1,b=http://b:1"))
+    assert _ids(pool) == ["a", "b"]
+    assert members.log == []
+
+
+def test_one_that_pushes_back_is_better_than_one_held_back() -> None:
+    pool = _pool()
+    _ended(_server(pool, "b"), Outcome.BUSY, 0.0, retry_after_s=5.0)
+    pool.reconcile(parse_servers("a=http://a:1,b=http://b:1"), {"a"})
+
+    assert _ids(pool, now=1.0) == ["b"]

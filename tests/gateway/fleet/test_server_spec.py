@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.fleet.event_source import EventSource
-from gateway.fleet.server_spec import ServerSpec, parse_servers
+from gateway.fleet.server_spec import ServerSpec, parse_servers, short_id
 
 
 def test_reads_id_url_and_options() -> None:
@@ -31,7 +31,7 @@ def test_without_an_id_the_address_is_the_id() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("http://a:1?sped=2", "no option 'sped'; a replica has events, replay, speed"),
+        ("http://a:1?sped=2", "no option 'sped'; a replica has events, replay, speed, model"),
         ("http://a:1?speed=fast", "speed='fast' is not a number"),
         ("http://a:1?speed=0", "must lie between"),
         ("http://a:1?events=5557", "not a ZeroMQ endpoint"),
@@ -46,3 +46,12 @@ def test_a_bad_one_says_why(text: str, fault: str) -> None:
     """Faults are named in words."""
     with pytest.raises(ValueError, match=fault):
         parse_servers(text)
+
+
+def test_of_a_pods_uid_in_an_id_the_first_digits_are_kept() -> None:
+    """So long that two pods of one name differ, so short that people can read it."""
+    uid = "6f1c2d3e-8a4b-4f6d-9a57-0c1d2e3f4a5b"
+    spec = ServerSpec.parse(f"vllm-0@{uid}=http://127.0.0.1:8000?model=tiny")
+
+    assert (spec.id, spec.model) == ("vllm-0@6f1c2d3e", "tiny")
+    assert [short_id(name) for name in (uid, f"x{uid}", "a@b")] == [uid, f"x{uid}", "a@b"]

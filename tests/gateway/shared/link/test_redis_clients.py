@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from gateway.redis_url import RedisTarget
-from gateway.settings import SettingsError
+from gateway.setting_field import SettingsError
 from gateway.shared.link.redis_clients import client_for
 from gateway.shared.link.redis_errors import RedisRefused, RedisUnavailable
 from tests.fakes.redis_servers import FLAVOURS, RedisServer
