@@ -29,9 +29,15 @@ $(VENV)/.test: pyproject.toml
 	@touch $@ $(VENV)/.demo
 
 # Programs that tests run and no registry of Python has: unpacked, not installed. Without apt those tests are skipped.
-$(VENV)/.debian: scripts/debian.sh $(VENV)/.test
+$(VENV)/.debian: scripts/debian.sh | $(VENV)/.test
 	@if command -v apt-get >/dev/null; then scripts/debian.sh $(VENV)/debian prometheus libnss-wrapper; \
 	else echo "no apt-get: tests that need Debian packages are skipped"; fi
+	@touch $@
+
+# Docker Compose, to read our own file with. It is there as a program for Linux on x86-64.
+$(VENV)/.compose: scripts/compose.sh | $(VENV)/.test
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then scripts/compose.sh $(VENV)/compose; \
+	else echo "no Docker Compose for this machine: its tests use the installed one, if any"; fi
 	@touch $@
 
 demo: $(VENV)/.demo
@@ -44,10 +50,10 @@ check: $(VENV)/.test
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_mirror.py
 
-test: $(VENV)/.test $(VENV)/.debian
+test: $(VENV)/.test $(VENV)/.debian $(VENV)/.compose
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-coverage: $(VENV)/.test $(VENV)/.debian
+coverage: $(VENV)/.test $(VENV)/.debian $(VENV)/.compose
 	rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -n 2 --dist worksteal
 	$(BIN)/coverage combine -q

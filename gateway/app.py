@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from time import monotonic
@@ -19,29 +18,24 @@ import router_strategies
 from gateway.asgi_server import ListenSockets, listen_sockets
 from gateway.edge_parts import EdgeParts
 from gateway.explaining import explain_routes
-from gateway.fleet.load_report import RESETTING
 from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
-from gateway.fleet_parts import discovery_of, probes_of
+from gateway.fleet_parts import FleetParts
 from gateway.kv.routed import Routed
-from gateway.observe.access_log import AccessLog
 from gateway.observe.admin_app import admin_app
 from gateway.observe.announcement import announce
 from gateway.observe.fleet_metrics import FleetMetrics
-from gateway.observe.line_writer import LineWriter
 from gateway.observe.models_page import models_page
 from gateway.observe.order_desk import OrderDesk
 from gateway.observe.probe_app import ProbeApp
-from gateway.observe.request_metrics import RequestMetrics
 from gateway.observe.side_server import SideServer
 from gateway.observe.status import Status
 from gateway.observe.truth_view import TruthView
+from gateway.observer_parts import ObserverParts
 from gateway.prompt_parts import encoders_of
 from gateway.proof_parts import ProofParts
 from gateway.router.encoder_loading import EncoderLoading
-from gateway.router.exchange import Exchange
-from gateway.router.reset_watch import ResetWatch
 from gateway.router.response_homes import ResponseHomes
 from gateway.router.router import Router
 from gateway.router.truth import Truth
@@ -52,7 +46,6 @@ from gateway.together_or_alone import fellowship
 
 _log = logging.getLogger(__name__)
 
-_ACCESS_LOG_REST_S = 0.2
 _PARTING_S = 1.0  # for who was just sending on a connection that was idle; docs/edge.md counts it
 
 
@@ -84,12 +77,10 @@ class Gateway:
         self._hurry = asyncio.Event()
         self._gate = asyncio.Event()
         self.stopped = False
-        self._lines = self._access_lines()
         self.pool, self._speeds = ReplicaPool(stall_s=settings.stall_s), Speeds()
         self._routed = Routed(default_capacity=settings.kv_capacity_tokens)
         self.fellowship = fellowship(settings, self.pool, self._routed, clock=clock, wall_clock=_unix_s, schema=schema)
-        self._probes = probes_of(settings, self.pool, clock)
-        self._discovery = discovery_of(settings, self.pool)
+        self.fleet = FleetParts(settings, self.pool, clock)
         self._remote = RemoteTokenizer(self.pool, clock=clock, api_key=settings.replica_api_key or None)
         self._encoders = encoders_of(settings, self._remote)
         self._loading = EncoderLoading(self._encoders)
@@ -98,25 +89,21 @@ class Gateway:
         self.router = self._make_router()
         self.fellowship.attach(self.router)
         self.proof = self._make_proof()
-        self._registry = CollectorRegistry()
-        self._requests = self._make_metrics()
-        self._observers = [self._requests.observe, *self._access_log()]
-        if RESETTING.intersection(settings.allow_routes):
-            self._observers.append(ResetWatch(self.pool).observe)
+        self._registry = self._make_registry()
+        self._observers = ObserverParts(settings, self.pool, self._registry, shared=self._is_worker, wall_clock=_unix_s)
         self._sockets = sockets or listen_sockets(settings.listen, settings.metrics_listen, settings.admin_listen)
         self._edge = self._make_edge()
         self.edge = self._edge.server
         self.metrics = SideServer(ProbeApp(self._registry, self.is_ready), self._sockets.metrics)
         self.admin = self._make_admin()
-        for listener in (self.fellowship.events, self._loading, self._requests, self.truth):
+        for listener in (self.fellowship.events, self._loading, self._observers.requests, self.truth):
             self.pool.listen(listener)
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """What runs by itself, beside the public port."""
         return (
-            self._discovery,
-            self._probes,
+            *self.fleet.parts,
             *self.fellowship.parts,
             self._loading,
             *self.proof.parts,
@@ -136,7 +123,8 @@ class Gateway:
         return f"{scheme}://{self._settings.listen._replace(port=self.edge.port)}"
 
     async def until_complete(self) -> None:
-        """Wait until every configured replica is up and its tokenizer was looked for: for demos and tests."""
+        """Wait until every replica that is found is up and its tokenizer was looked for: for demos and tests."""
+        await self.fleet.discovery.answered.wait()
 
         def complete() -> bool:
             looked_for = self._loading.sources()
@@ -218,8 +206,7 @@ class Gateway:
         self._encoders.close()
         self.metrics.close()
         self.admin.close()
-        if self._lines is not None:
-            self._lines.close()
+        self._observers.close()
 
     async def _drain(self, serving: asyncio.Task[None]) -> None:
         """New arrivals are served for a moment more, by others or here; then no more."""
@@ -285,6 +272,7 @@ class Gateway:
             encoder=self._encoders.get,
             tokenizers=self._loading.sources,
             evidence=self.truth.evidence,
+            more=self.fleet.symptoms,
             clock=self._clock,
         )
 
@@ -294,8 +282,8 @@ class Gateway:
             self.router,
             self._sockets.public,
             shared=self._is_worker,
-            observe=self._observe,
-            unreadable=self._requests.unreadable,
+            observe=self._observers.observe,
+            unreadable=self._observers.requests.unreadable,
             models=lambda: models_page(self.pool, self._settings.model_aliases),
             ready=self.is_ready,
             heard=lambda origin: self.pool.heard(origin, self._clock()),
@@ -305,28 +293,12 @@ class Gateway:
             self._registry.register(collector)
         return edge
 
-    def _make_metrics(self) -> RequestMetrics:
-        for collector in (self._fleet_metrics(), self._truth_view, *self.fellowship.collectors, *self.proof.collectors):
-            self._registry.register(collector)
-        return RequestMetrics(self._registry, self.pool.names.knows)
-
-    def _observe(self, exchange: Exchange) -> None:
-        for observe in self._observers:
-            observe(exchange)
-
-    def _access_lines(self) -> LineWriter | None:
-        if not self._settings.access_log:
-            return None
-        return LineWriter(
-            sys.stdout,
-            shared=self._is_worker,
-            most_queued=50_000,
-            rest_s=_ACCESS_LOG_REST_S,
-            on_broken=lambda error: _log.warning("the access log cannot be written to standard output: %s", error),
-        )
-
-    def _access_log(self) -> list[Callable[[Exchange], None]]:
-        return [AccessLog(self._lines.write, _unix_s).observe] if self._lines else []
+    def _make_registry(self) -> CollectorRegistry:
+        registry = CollectorRegistry()
+        of_fleet = (self._fleet_metrics(), self._truth_view, *self.fleet.collectors)
+        for collector in (*of_fleet, *self.fellowship.collectors, *self.proof.collectors):
+            registry.register(collector)
+        return registry
 
     def _fleet_metrics(self) -> FleetMetrics:
         return FleetMetrics(
@@ -334,9 +306,10 @@ class Gateway:
             self.fellowship.memory,
             lambda: self.fellowship.events.feeds,
             self._speeds,
+            stats=self.fellowship.stats,
             budget=self.fellowship.budget,
             unknown_settings=len(self._settings.unknown),
-            log_lines_dropped=lambda: self._lines.dropped if self._lines else 0,
+            log_lines_dropped=lambda: self._observers.lines_dropped,
             retries_refused=lambda: self._edge.budget.refused,
             clock=self._clock,
         )
@@ -349,6 +322,7 @@ class Gateway:
             configured=self._settings.strategy,
             wall_clock=_unix_s,
         )
+        pages = {"discovery": self.fleet.status, "findings": self.proof.findings}
         status = Status(
             self.pool,
             self.fellowship.memory,
@@ -361,19 +335,24 @@ class Gateway:
             ready=self.is_ready,
             settings=self._settings.effective(),
             unknown_settings=self._settings.unknown,
-            more={"findings": self.proof.findings, "edge": self._edge.counts, "admission": self._edge.admission.counts},
+            more={**pages, "edge": self._edge.counts, "admission": self._edge.admission.counts},
             truth=self._truth_view.status,
             clock=self._clock,
         )
-        explain = explain_routes(self._settings, self.router)
+        explain = explain_routes(self._settings, self.router, self.fleet.discovery)
         app = admin_app(status.status, status.replicas, self._settings.admin_token, desk, [explain])
         return SideServer(app, self._sockets.admin)
 
 
 @contextlib.asynccontextmanager
-async def running_gateway(settings: Settings, *, schema: int = SCHEMA) -> AsyncIterator[Gateway]:
-    """A gateway that runs inside the block, and drains at its end."""
-    gateway = Gateway(settings, linger_s=0, schema=schema)
+async def running_gateway(
+    settings: Settings, *, linger_s: float = 0.0, clock: Callable[[], float] = monotonic, schema: int = SCHEMA
+) -> AsyncIterator[Gateway]:
+    """A gateway that runs inside the block, and drains at its end.
+
+    ``linger_s``: none where nobody sends any more then; else a request that was just sent may be broken off.
+    """
+    gateway = Gateway(settings, linger_s=linger_s, clock=clock, schema=schema)
     async with asyncio.TaskGroup() as group:
         group.create_task(gateway.run(), name="gateway")
         try:
@@ -382,12 +361,8 @@ async def running_gateway(settings: Settings, *, schema: int = SCHEMA) -> AsyncI
             gateway.stop()
 
 
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 def _unix_s() -> float:
-    return _wall_clock().timestamp()
+    return datetime.now(UTC).timestamp()
 
 
 def _strategies(settings: Settings) -> dict[str, router_strategies.Strategy]:

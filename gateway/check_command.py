@@ -35,12 +35,18 @@ def run_check(arguments: argparse.Namespace, settings: Settings) -> tuple[str, i
         verdicts += (checked := uvloop.run(_of_replicas(settings)))
         verdicts += (told := _of_gateway(arguments.admin, settings, checked))
         if not checked and all(verdict.skipped for verdict in told):
-            raise SettingsError("nothing to check: set PREFIXWAY_REPLICAS or PREFIXWAY_REPLICAS_FILE")
+            raise SettingsError(f"nothing to check: {_absence(settings)}")
         if settings.uses_redis:
             verdicts.append(skipped("redis", "", "not touched: the gateway that runs tells how it is"))
     findings = distinct(verdict.finding for verdict in verdicts if verdict.finding is not None)
     text = as_json(verdicts, findings) if arguments.json else as_text(verdicts, findings)
     return text, exit_status(findings)
+
+
+def _absence(settings: Settings) -> str:
+    if settings.discovery.kind == "static":
+        return "set PREFIXWAY_REPLICAS or PREFIXWAY_REPLICAS_FILE"
+    return f"PREFIXWAY_DISCOVERY={settings.discovery} finds no replica"
 
 
 async def _of_replicas(settings: Settings) -> list[Verdict]:
@@ -83,7 +89,7 @@ def _of_gateway(admin: str, settings: Settings, checked: Iterable[Verdict]) -> l
         why = "its /status is not as this version's"
     if admin:
         return [wrong(_GATEWAY, "", "unreachable", why if admin in why else f"{admin}: {why}")]
-    ids = dict.fromkeys(verdict.replica_id for verdict in checked)
+    ids = dict.fromkeys(verdict.replica_id for verdict in checked if verdict.replica_id)
     none = [skipped(_COVERAGE, id_, "no gateway to ask what became of its predictions") for id_ in ids]
     return [skipped(_GATEWAY, "", f"none asked: {why}"), *none]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
 
@@ -16,7 +16,7 @@ from gateway.alone import Alone
 from gateway.check.replica_caller import ReplicaCaller
 from gateway.check.replica_checks import ReplicaChecks
 from gateway.check.state_check import check_server
-from gateway.check.verdict import Verdict
+from gateway.check.verdict import Verdict, wrong
 from gateway.fleet.remote_tokenizer import RemoteTokenizer
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
@@ -53,8 +53,9 @@ class CheckRun:
         self._caller = ReplicaCaller(api_key=settings.replica_api_key)
         self.knowledge = knowledge_of(settings, self.pool, self.alone, encoder=self._encoders.get, clock=clock)
         self._checks = ReplicaChecks(self.knowledge, self._caller)
+        self.discovery = discovery_of(settings, self.pool, clock)
         self.parts: tuple[Part, ...] = (
-            discovery_of(settings, self.pool),
+            self.discovery,
             probes_of(settings, self.pool, clock),
             *self.alone.parts,
             self._loading,
@@ -69,6 +70,9 @@ class CheckRun:
 
     async def check(self, progress: Callable[[str], None]) -> list[Verdict]:
         """Of every server, once it is settled or time is over. ``progress`` hears what is waited for."""
+        if not await self._found(progress):
+            detail = self.discovery.fault or f"no answer within {self._patience_s:g} s"
+            return [wrong("replicas", "", "discovery_stale", detail)]
         limit = asyncio.Semaphore(_AT_A_TIME)
         waiting = {server.id for server in self.pool.servers}
 
@@ -82,6 +86,16 @@ class CheckRun:
 
         progress(f"checking {len(waiting)} replicas")
         return [verdict for rows in await asyncio.gather(*map(one, self.pool.servers)) for verdict in rows]
+
+    async def _found(self, progress: Callable[[str], None]) -> bool:
+        """Wait until it is known which servers there are. Whether it is by now."""
+        if self.discovery.answered.is_set():
+            return True
+        progress("looking replicas up")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_s):
+                await self.discovery.answered.wait()
+        return self.discovery.answered.is_set()
 
     async def _of_server(self, server: Server) -> list[Verdict]:
         if not server.replicas:

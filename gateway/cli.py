@@ -16,6 +16,7 @@ import uvloop
 import router_strategies
 from gateway import __version__
 from gateway.admin_client import AdminRefusedError, AdminUnreachableError
+from gateway.alive_command import add_alive_command, run_alive
 from gateway.client_keys import hashed
 from gateway.explain_command import add_explain_command, run_explain
 from gateway.order_commands import add_order_commands, run_order
@@ -61,9 +62,13 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="simulated replicas, a gateway and a load under every strategy")
     demo.add_argument("--stay", action="store_true", help="keep the gateway up afterwards")
     demo.add_argument("--seed", type=int, default=1, help="of the load (default: 1)")
+    demo.add_argument(
+        "--turns", type=_count, metavar="N", help="of each conversation: fewer take less time (default: 5)"
+    )
     demo.set_defaults(run=_demo)
     hash_key = commands.add_parser("hash-key", help="read an API key, print what may stand for it in a file of keys")
     hash_key.set_defaults(run=_hash_key)
+    add_alive_command(commands, _alive)
     add_order_commands(commands, _order)
     add_explain_command(commands, _explain)
     _add_check(commands)
@@ -87,6 +92,12 @@ def _described(strategy: str) -> str:
     return f"{strategy}\n{textwrap.indent(router_strategies.describe(strategy), '    ')}"
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError("must be a whole number above 0")
+    return int(text)
+
+
 def _say(message: str) -> int:
     print(message, file=sys.stderr)
     return _CONFIGURATION_WRONG
@@ -103,6 +114,10 @@ def _index(_: argparse.Namespace) -> int:
     from gateway.serving import index
 
     return index(os.environ)  # noqa: TID251 - handed over, as for serve
+
+
+def _alive(arguments: argparse.Namespace) -> int:
+    return _asked(lambda settings: run_alive(arguments, settings))
 
 
 def _order(arguments: argparse.Namespace) -> int:
@@ -150,10 +165,11 @@ def _hash_key(_: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from loadtest.demo import run_demo
+    from loadtest.demo import DemoOptions, run_demo
 
+    options = DemoOptions() if arguments.turns is None else DemoOptions().with_turns(arguments.turns)
     try:
-        uvloop.run(run_demo(_demo_gateway, stay=arguments.stay, seed=arguments.seed))
+        uvloop.run(run_demo(_demo_gateway, stay=arguments.stay, seed=arguments.seed, options=options))
     except KeyboardInterrupt:
         print("\nstopped")
     return 0

@@ -26,13 +26,19 @@ def check_config(settings: Settings) -> Iterator[Verdict]:
     if settings.uses_redis:
         check_redis_client(settings)
     pool = ReplicaPool()
-    discovery_of(settings, pool)
+    discovery_of(settings, pool, lambda: 0.0)
     probes_of(settings, pool, lambda: 0.0)
     tls_of(settings)
     yield fine("settings", "", f"strategy {settings.strategy}, {len(settings.model_aliases)} aliases")
-    count = len(pool.servers)
-    yield fine("replicas", "", f"{count} named") if count else skipped("replicas", "", "none is named")
+    yield _replicas(settings, pool)
     yield from _check_tokenizers(settings.tokenizer)
+
+
+def _replicas(settings: Settings, pool: ReplicaPool) -> Verdict:
+    if settings.discovery.kind != "static":
+        return fine("replicas", "", f"looked up when it runs: {settings.discovery}")
+    count = len(pool.servers)
+    return fine("replicas", "", f"{count} named") if count else skipped("replicas", "", "none is named")
 
 
 def _check_tokenizers(spec: str) -> Iterator[Verdict]:

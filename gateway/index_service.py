@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from gateway.asgi_server import listen_socket
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
-from gateway.fleet_parts import discovery_of, probes_of
+from gateway.fleet_parts import FleetParts
 from gateway.kv.routed import Routed
 from gateway.observe.admin_app import admin_app
 from gateway.observe.announcement import announce
@@ -52,14 +52,14 @@ class IndexService:
             settings, self.pool, Routed(), kind="indexer", clock=clock, wall_clock=lambda: datetime.now(UTC).timestamp()
         )
         self.pool.listen(self.together.events)
+        self._fleet = FleetParts(settings, self.pool, clock)
         registry = CollectorRegistry()
-        for collector in (self._fleet_metrics(), *self.together.collectors):
+        for collector in (self._fleet_metrics(), *self._fleet.collectors, *self.together.collectors):
             registry.register(collector)
         self.metrics = SideServer(ProbeApp(registry, self.is_ready), listen_socket(*settings.metrics_listen))
         self.admin = SideServer(self._admin_app(), listen_socket(*settings.admin_listen))
         self.parts: tuple[Part, ...] = (
-            discovery_of(settings, self.pool),
-            probes_of(settings, self.pool, clock),
+            *self._fleet.parts,
             *self.together.parts,
             self.metrics,
             self.admin,
@@ -104,6 +104,7 @@ class IndexService:
             self.together.memory,
             lambda: self.together.events.feeds,
             Speeds(),
+            stats=self.together.stats,
             budget=self.together.budget,
             unknown_settings=len(self._settings.unknown),
             log_lines_dropped=lambda: 0,
@@ -124,6 +125,7 @@ class IndexService:
             ready=self.is_ready,
             settings=self._settings.effective(),
             unknown_settings=self._settings.unknown,
+            more={"discovery": self._fleet.status},
             clock=self._clock,
         )
         return admin_app(status.status, status.replicas, self._settings.admin_token)

@@ -28,7 +28,7 @@ _UNINDEXED_S = 10.0
 
 class ProofParts:
     """``encoder``: of a base model. ``tokenizers``: by base model, the kind of that. ``evidence``: what requests
-    showed of an engine process.
+    showed of an engine process. ``more``: further symptoms of the gateway as a whole.
 
     Close it when nothing runs any more.
     """
@@ -42,6 +42,7 @@ class ProofParts:
         encoder: Callable[[str], PromptEncoder | None],
         tokenizers: Callable[[], Mapping[str, str]],
         evidence: Callable[[ReplicaKey], Evidence | None],
+        more: Callable[[], Iterable[Symptom]],
         clock: Callable[[], float],
     ) -> None:
         self._fellowship = fellowship
@@ -63,7 +64,7 @@ class ProofParts:
             self.book,
             evidence=evidence,
             tokenizers=tokenizers,
-            more=self._of_the_index,
+            more=lambda: (*more(), *self._of_the_index()),
             suspect=self._suspect,
         )
         self.collectors: tuple[Collector, ...] = (FindingMetrics(self._in_force),)

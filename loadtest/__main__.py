@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import itertools
+import signal
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 from loadtest.closed_loop import ClosedLoop, percentile
@@ -16,11 +18,20 @@ from loadtest.workload import Workload
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the named part until it ends or Ctrl-C."""
+    """Run the named part until it ends, SIGTERM or Ctrl-C."""
     arguments = parser().parse_args(argv)
     run = serve_replica(arguments) if arguments.command == "replica" else play_load(arguments)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run)
+        asyncio.run(_until_terminated(run))
+
+
+async def _until_terminated(run: Coroutine[None, None, None]) -> None:
+    """Heed SIGTERM, which the first process of a container does not do by itself."""
+    task = asyncio.ensure_future(run)
+    with contextlib.suppress(NotImplementedError, RuntimeError):  # elsewhere than on Unix, or not the main thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,21 +70,33 @@ def replica_options(arguments: argparse.Namespace) -> ReplicaOptions:
 
 async def serve_replica(arguments: argparse.Namespace) -> None:
     async with SimulatedReplica(replica_options(arguments)) as replica:
-        print(f"{replica.url} events {replica.publisher.endpoint} replay {replica.publisher.replay_endpoint}")
+        endpoints = f"events {replica.publisher.endpoint} replay {replica.publisher.replay_endpoint}"
+        print(f"{replica.url} {endpoints}", flush=True)
         await asyncio.get_running_loop().create_future()
 
 
 async def play_load(arguments: argparse.Namespace) -> None:
     workload = Workload(dialogues=arguments.dialogues, turns=arguments.turns)
-    load = ClosedLoop(arguments.url, arguments.model)
-    await load.run(workload.generate(ModelFolder().words, arguments.seed))
+    words = ModelFolder().words
+    for played in itertools.count(1):
+        load = ClosedLoop(arguments.url, arguments.model, seed=arguments.seed + played)
+        await load.run(workload.generate(words, arguments.seed + played - 1))
+        print(report(load), flush=True)
+        if played == arguments.rounds:
+            return
+
+
+def report(load: ClosedLoop) -> str:
+    """What a load got, in three lines."""
     answered = [sample for sample in load.samples if not sample.error]
     prompt_tokens = sum(sample.prompt_tokens for sample in answered)
     cached_tokens = sum(sample.cached_tokens for sample in answered)
     ttfts = [sample.ttft_s for sample in answered]
-    print(f"{len(answered)} answered, {len(load.samples) - len(answered)} not")
-    print(f"cached {cached_tokens / max(1, prompt_tokens):.1%} of {prompt_tokens:,} prompt tokens")
-    print(f"TTFT p50 {percentile(ttfts, 0.5):.3f} s, p90 {percentile(ttfts, 0.9):.3f} s")
+    return (
+        f"{len(answered)} answered, {len(load.samples) - len(answered)} not\n"
+        f"cached {cached_tokens / max(1, prompt_tokens):.1%} of {prompt_tokens:,} prompt tokens\n"
+        f"TTFT p50 {percentile(ttfts, 0.5):.3f} s, p90 {percentile(ttfts, 0.9):.3f} s"
+    )
 
 
 def _add_replica(command: argparse.ArgumentParser) -> None:
@@ -101,11 +124,12 @@ def _add_replica(command: argparse.ArgumentParser) -> None:
 def _add_load(command: argparse.ArgumentParser) -> None:
     defaults = Workload()
     add = command.add_argument
-    add("url", help="the server, without /v1")
+    add("url", nargs="+", help="a server, without /v1; of several each turn takes one")
     add("--model", default="simulated")
     add("--dialogues", type=int, default=defaults.dialogues)
     add("--turns", type=int, default=defaults.turns)
     add("--seed", type=int, default=1)
+    add("--rounds", type=int, default=1, help="of new conversations, one after another; 0: until it is stopped")
 
 
 if __name__ == "__main__":

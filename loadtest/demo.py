@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from loadtest.closed_loop import ClosedLoop, every, percentile
@@ -38,6 +38,10 @@ class DemoOptions:
     )
     workload: Workload = field(default_factory=Workload)
     strategies: Sequence[str] = STRATEGIES
+
+    def with_turns(self, turns: int) -> DemoOptions:
+        """The same with conversations of that many turns."""
+        return replace(self, workload=replace(self.workload, turns=turns))
 
 
 class StrategyResult(NamedTuple):

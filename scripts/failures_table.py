@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from gateway.fleet.outcome import Outcome
 from gateway.setting_field import PREFIX
 from gateway.settings import Settings
+from scripts.written_page import WrittenPage
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "failures.md"
 LIMITS = (
     "connect_timeout_s",
     "first_byte_timeout_s",
@@ -46,21 +43,7 @@ def limits() -> str:
     return "\n".join([head, rule, *(row for row in rows if row.startswith(wanted))])
 
 
-def with_tables(text: str) -> str:
-    """The page's text with fresh tables."""
-    return _replaced(_replaced(text, "endings", endings()), "limits", limits())
-
-
-def _replaced(text: str, name: str, table: str) -> str:
-    begin, end = f"<!-- {name}: written by `python scripts/failures_table.py` -->\n", f"<!-- end of {name} -->"
-    before, rest = text.split(begin)
-    _, after = rest.split(end)
-    return f"{before}{begin}{table}\n{end}{after}"
-
+PAGE = WrittenPage("docs/failures.md", "scripts/failures_table.py", {"endings": endings, "limits": limits})
 
 if __name__ == "__main__":
-    current = PAGE.read_text()
-    fresh = with_tables(current)
-    if "--check" in sys.argv:
-        sys.exit("docs/failures.md: run python scripts/failures_table.py" if fresh != current else 0)
-    PAGE.write_text(fresh)
+    PAGE.main()

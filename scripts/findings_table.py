@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from gateway.check.finding import KINDS
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "findings.md"
-BEGIN, END = "<!-- findings: written by `python scripts/findings_table.py` -->\n", "<!-- end of findings -->"
+from scripts.written_page import WrittenPage
 
 
 def table() -> str:
@@ -19,16 +14,7 @@ def table() -> str:
     return "\n".join(rows)
 
 
-def with_table(text: str) -> str:
-    """The page's text with a fresh table."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}{table()}\n{END}{after}"
-
+PAGE = WrittenPage("docs/findings.md", "scripts/findings_table.py", {"findings": table})
 
 if __name__ == "__main__":
-    current = PAGE.read_text()
-    fresh = with_table(current)
-    if "--check" in sys.argv:
-        sys.exit("docs/findings.md: run python scripts/findings_table.py" if fresh != current else 0)
-    PAGE.write_text(fresh)
+    PAGE.main()

@@ -91,6 +91,7 @@ def running_gateway(
             "log_level": "debug",
         } | settings
         environ = {key: value for key, value in os.environ.items() if not key.startswith("PREFIXWAY_")}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile all of the gateway anew
         environ |= {f"PREFIXWAY_{key.upper()}": value for key, value in given.items()}
         with (folder / "log").open("wb") as log, (folder / "access").open("wb") as access:
             process = subprocess.Popen(

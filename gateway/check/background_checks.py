@@ -124,7 +124,7 @@ class BackgroundChecks:
 
     def _is_fit(self, replica: Replica, now: float) -> bool:
         server, plan = replica.server, self._plans[replica.key]
-        if not server.healthy or server.draining or not self._may_check(replica.key):
+        if not server.healthy or server.draining or server.held_back or not self._may_check(replica.key):
             return False
         return plan.suspected or self._is_settled(replica) or now - plan.joined_s > _UNSETTLED_S
 

@@ -9,7 +9,8 @@ import asyncio
 
 from gateway.fleet.replica import Replica
 
-_PATIENCE_S = 3.0  # for at least one more report at the usual interval between probes
+#: For at least one more report at the usual interval between probes.
+PATIENCE_S = 3.0
 _LOOK_S = 0.05
 
 
@@ -18,7 +19,7 @@ def is_busy(replica: Replica) -> bool:
     return bool(replica.report.waiting)
 
 
-async def stays_busy(replica: Replica, patience_s: float = _PATIENCE_S) -> bool:
+async def stays_busy(replica: Replica, patience_s: float = PATIENCE_S) -> bool:
     """By every report of the next ``patience_s`` seconds; False as soon as one says otherwise."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + patience_s

@@ -44,7 +44,7 @@ class EventCheck:
 
     async def check(self, replica: Replica) -> AsyncIterator[Verdict]:
         """Generates twice, one token each time."""
-        if await stays_busy(replica):
+        if await stays_busy(replica, self._knowledge.patience_s):
             for check in (_EVENTS, _REUSE, _DETAILS):
                 yield skipped(check, replica.id, "it has waiting requests")
             return

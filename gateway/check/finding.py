@@ -40,6 +40,11 @@ _WRONG, _DEGRADED = Severity.WRONG, Severity.DEGRADED
 
 #: Every kind by its name, in the order of the chain from a request to a hit.
 KINDS: Mapping[str, Kind] = {
+    "discovery_stale": Kind(
+        _DEGRADED,
+        "replicas cannot be looked up: those that were found stay, and nobody notices who comes",
+        "See what failed: the name servers, or the Kubernetes API and the right to list pods (docs/deploy.md).",
+    ),
     "unreachable": Kind(
         _DEGRADED,
         "it does not answer as it should",

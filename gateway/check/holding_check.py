@@ -57,19 +57,21 @@ def overfull(replica: Replica, knowledge: Knowledge) -> str:
     return f"said to hold {room + excess} tokens, has room for {room}" if excess else ""
 
 
-async def check_holding(replica: Replica, knowledge: Knowledge, caller: ReplicaCaller) -> Verdict:
+async def check_holding(
+    replica: Replica, knowledge: Knowledge, caller: ReplicaCaller, *, timeout_s: float = _TIMEOUT_S
+) -> Verdict:
     """Sends up to three prompts that others sent before, as their tokens, to the replica that computed them.
 
     Where it is said to hold too much, either removals are not told of, or all was gone at once and that was not: then
-    those are told of that follow.
+    those are told of that follow. ``timeout_s``: for its replay.
     """
     if knowledge.stats(replica) is None:
         return skipped(_CHECK, replica.id, "its events are not followed here")
     if replica.report.prefix_caching is False:
         return skipped(_CHECK, replica.id, "it caches nothing")
-    is_busy = await stays_busy(replica)
+    is_busy = await stays_busy(replica, knowledge.patience_s)
     excess, detail = excess_tokens(replica, knowledge), overfull(replica, knowledge)
-    events = await _last_events(replica, knowledge)
+    events = await _last_events(replica, knowledge, timeout_s)
     try:
         tried, lost = (0, 0) if is_busy else await _try(events, replica, knowledge, caller)
     except CallFailed as failure:
@@ -108,14 +110,14 @@ async def _try(
     return tried, lost
 
 
-async def _last_events(replica: Replica, knowledge: Knowledge) -> Sequence[KVEvent]:
+async def _last_events(replica: Replica, knowledge: Knowledge, timeout_s: float) -> Sequence[KVEvent]:
     """As its replay tells them; none where it has none."""
     source, position = knowledge.events.followable.get(replica.key), knowledge.events.indexer.position(replica.key)
     if source is None or source.replay_endpoint is None or position is None or position.last < 0:
         return ()
     first = max(0, position.last - _BATCHES_BACK)
     try:
-        replayed = await read_replay(source.replay_endpoint, first, most=_BATCHES_BACK, timeout_s=_TIMEOUT_S)
+        replayed = await read_replay(source.replay_endpoint, first, most=_BATCHES_BACK, timeout_s=timeout_s)
     except zmq.ZMQError:
         return ()
     events = list[KVEvent]()

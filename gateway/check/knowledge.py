@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.check.busyness import PATIENCE_S
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.event_following import EventFollowing
@@ -20,7 +21,7 @@ _DEFAULT_BLOCK_SIZE = 16
 @dataclass(frozen=True, slots=True)
 class Knowledge:
     """``encoder``: of a base model; ``None``: not looked for yet. ``events_wanted``: whether events are to be followed
-    at all. ``clock``: seconds, monotonic.
+    at all. ``clock``: seconds, monotonic. ``patience_s``: how long a replica that has work waiting is waited for.
     """
 
     pool: ReplicaPool
@@ -30,6 +31,7 @@ class Knowledge:
     encoder: Callable[[str], PromptEncoder | None]
     events_wanted: bool
     clock: Callable[[], float]
+    patience_s: float = PATIENCE_S
 
     def stats(self, replica: Replica) -> FeedStats | None:
         """Of the events that this process follows; ``None``: it follows none of this replica."""

@@ -30,7 +30,7 @@ class ScopeCheck:
 
     async def check(self, replica: Replica) -> AsyncIterator[Verdict]:
         """Generates one token with a salt, and one with each of a few adapters."""
-        if await stays_busy(replica):
+        if await stays_busy(replica, self._knowledge.patience_s):
             yield skipped("salt", replica.id, "it has waiting requests")
             return
         adapters = self._adapters(replica)[:_MOST_ADAPTERS]

@@ -28,6 +28,7 @@ _UNREPORTED_S = 7.0
 _A_MOMENT_S = 2.0
 _UNEXPLAINED_S = 8.0  # in which a check finds out more
 _NO_BLINK_S = 1.0
+_UNFOUND_S = 30.0
 _AT_ONCE = 0.0  # what requests showed is of several of them, or has waited for events long enough
 _OFF_BY = 0.01, 8  # a share and a number of blocks that two counts may differ
 
@@ -44,8 +45,18 @@ class Symptom(NamedTuple):
     suspicious_s: float = float("inf")
 
 
+def of_discovery(age_s: float, interval_s: float, fault: str) -> Iterator[Symptom]:
+    """Of the gateway as a whole. ``age_s``: how old the list of replicas is, which should be new every
+    ``interval_s``. ``fault``: why the last look-up failed.
+    """
+    if age_s > interval_s + _UNFOUND_S:
+        yield Symptom("discovery_stale", "", f"for {age_s:.0f} s: {fault or 'no answer'}", 0.0)
+
+
 def of_server(server: Server) -> Iterator[Symptom]:
-    """Whether it answers at all, and what it serves."""
+    """Whether it answers at all, and what it serves. One that is held back and never answered is starting."""
+    if server.held_back and not server.was_healthy:
+        return
     if server.asleep:
         yield Symptom("asleep", server.id, "as its metrics say", _A_MOMENT_S)
     elif not server.healthy:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 
 _IDLE_S, _INTERVAL_S, _PROBES = 15, 5, 3
+_NOTICED_AFTER_S = _IDLE_S + _INTERVAL_S * _PROBES
 
 
-def notice_dead_hosts(raw: socket.socket | None) -> None:
+def notice_dead_hosts(raw: socket.socket | None, *, takes_all: bool = False) -> None:
     """Ask a silent peer for signs of life, and take the connection for broken after 30 s without one.
 
-    On Linux what is accepted from a listening socket asks as that would. A socket that is not TCP is left alone.
+    A peer that owes the receipt of what it was sent is not asked: that is sent again, for a quarter of an hour. Of one
+    that ``takes_all`` it is sent, and never rightly stops reading for so long, the connection is broken after 30 s then
+    too. On Linux what is accepted from a listening socket asks as that would. A socket that is not TCP is left alone.
     """
     if raw is None or raw.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -18,3 +21,5 @@ def notice_dead_hosts(raw: socket.socket | None) -> None:
     for option, value in (("TCP_KEEPIDLE", _IDLE_S), ("TCP_KEEPINTVL", _INTERVAL_S), ("TCP_KEEPCNT", _PROBES)):
         if hasattr(socket, option):  # Linux
             raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if takes_all and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _NOTICED_AFTER_S * 1000)  # milliseconds

@@ -184,7 +184,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        notice_dead_hosts(transport.get_extra_info("socket"))
+        notice_dead_hosts(transport.get_extra_info("socket"), takes_all=True)
 
     def data_received(self, data: bytes) -> None:
         """Runs for every chunk of every stream: what is not needed for the next few bytes is not done here."""

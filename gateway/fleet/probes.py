@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import httpx
 
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.load_report import ServerReport
+from gateway.fleet.model_card import ModelCard
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server import Server
 from gateway.fleet.server_pages import ServerPages
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NOTICED_AFTER_S = 0.05  # a server that joined the pool
+_MOST_NAMES = 3  # of models, in a fault
+_LONGEST_NAME = 100
 
 #: Finds a rank's event source where neither the server's spec nor the server itself names one.
 SourceFinder = Callable[["ServerSpec", int], EventSource | None]
@@ -79,17 +82,30 @@ class Probes:
             await asyncio.sleep(self._interval_s)
 
     async def _probe(self, server: Server, pages: ServerPages) -> None:
-        """One round. A server that answers /health is healthy, whatever its other pages say.
+        """One round. A server that answers /health is healthy, whatever its other pages say, unless it is another
+        than was meant: then nothing else is learned of it.
 
         A new one is learned before it is called healthy, so that it can be chosen from then on.
         """
-        fault = await pages.health()
+        fault, cards = await pages.health(), None
+        if server.spec.model and not fault:
+            cards = await pages.models()
+            # A page that fails does not acquit one that was another before.
+            stranger = server.refutation if cards is None else strangeness(server.spec.model, cards)
+            if stranger:
+                self._refute(server, stranger)
+                return
         is_new = not server.replicas
         if is_new and not fault:
-            await self._learn(server, pages)
+            await self._learn(server, pages, cards)
         self._note(server, fault)
         if not is_new and not fault:
-            await self._learn(server, pages)
+            await self._learn(server, pages, cards)
+
+    def _refute(self, server: Server, fault: str) -> None:
+        if server.fault != fault:
+            _log.warning("replica %s is not the one that was meant: it %s", server.id, fault)
+        server.refuted(fault)
 
     def _note(self, server: Server, fault: str) -> None:
         before = server.healthy
@@ -102,10 +118,14 @@ class Probes:
         elif before and not server.healthy:
             _log.warning("replica %s is down: %s", server.id, fault)
 
-    async def _learn(self, server: Server, pages: ServerPages) -> None:
-        """Models, ranks, event sources and load. What a page does not say stays as it is known."""
+    async def _learn(self, server: Server, pages: ServerPages, models: tuple[ModelCard, ...] | None) -> None:
+        """Models, ranks, event sources and load. What a page does not say stays as it is known.
+
+        ``models``: if they were asked for already.
+        """
         report = await pages.metrics()
-        models = await pages.models()
+        if models is None:
+            models = await pages.models()
         cards = server.cards if models is None else models
         asked = await pages.event_sources() if self._ask_sources else {}
         told = server.event_sources if asked is None else asked
@@ -142,3 +162,15 @@ class Probes:
             _log.info("replica %s is %s", server.id, "asleep" if asleep else "awake")
         self._pool.slept(server, asleep)
         self._pool.resets_counted(server, report.resets)
+
+
+def strangeness(model: str, cards: Sequence[ModelCard]) -> str:
+    """Why a server with these models is not the one that serves ``model``; "": it is.
+
+    As when the address of a pod that is gone was given to another one.
+    """
+    names = [card.id for card in cards]
+    if model in names:
+        return ""
+    shown = ", ".join(name[:_LONGEST_NAME] for name in names[:_MOST_NAMES]) or "nothing"
+    return f"serves {shown}, not {model[:_LONGEST_NAME]}"

@@ -243,7 +243,10 @@ class ReplicaPool:
         for replica in server.replicas:
             self._leave(replica)
         del self._servers[server.id]
-        self._by_origin[server.spec.origin].remove(server)
+        here = self._by_origin[server.spec.origin]
+        here.remove(server)
+        if not here:  # pods come with ever new addresses
+            del self._by_origin[server.spec.origin]
         self._members.clear()
 
     # Choice

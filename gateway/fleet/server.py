@@ -60,6 +60,7 @@ class Server:
         self.healthy = False
         self.was_healthy = False
         self.fault = "not probed yet"
+        self.refutation = ""  # why it is another server than was meant, by the last probe that could tell
         self._missed = 0
         self._resets: float | None = None  # that its process counted
         self._resets_seen = 0  # of those that it will count, by others' eyes
@@ -135,6 +136,7 @@ class Server:
         self.healthy = not self.asleep
         self.was_healthy = self.was_healthy or self.healthy
         self.fault = _ASLEEP if self.asleep else ""
+        self.refutation = ""
 
     def probe_missed(self, fault: str) -> None:
         """``fault`` says what happened, for people."""
@@ -142,6 +144,11 @@ class Server:
         self.fault = fault
         if self._missed >= _UNHEALTHY_AFTER or not self.was_healthy:
             self.healthy = False
+
+    def refuted(self, fault: str) -> None:
+        """A probe showed that it is another server than was meant: no slowness, so once is enough."""
+        self.healthy = False
+        self.fault = self.refutation = fault
 
     def reset_seen(self) -> None:
         """Its prefix cache was emptied, as was seen otherwise: its process will count that too."""

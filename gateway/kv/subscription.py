@@ -114,6 +114,8 @@ def _prepare(socket: zmq.Socket[bytes]) -> None:
     socket.setsockopt(zmq.IPV6, 1)
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.MAXMSGSIZE, _MAX_MESSAGE_BYTES)
+    # An address that never answers is not waited for: the next try resolves the name again. (ZeroMQ: as long as TCP.)
+    socket.setsockopt(zmq.CONNECT_TIMEOUT, 2000)  # milliseconds
     socket.setsockopt(zmq.RECONNECT_IVL, 100)  # milliseconds, doubled up to the maximum
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)  # a host that vanished never says so

@@ -32,15 +32,20 @@ class FleetMetrics(Collector):
         feeds: Callable[[], Mapping[ReplicaKey, FeedStats]],
         speeds: Speeds,
         *,
+        stats: Callable[[ReplicaKey], FeedStats | None],
         budget: IndexBudget,
         unknown_settings: int,
         log_lines_dropped: Callable[[], int],
         retries_refused: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
+        """``feeds``: those that this process follows itself. ``stats``: what is known of a replica's events, here or
+        by way of others; ``None``: it sends none.
+        """
         self._pool = pool
         self._index = index
         self._feeds = feeds
+        self._stats = stats
         self._speeds = speeds
         self._budget = budget
         self._unknown_settings = unknown_settings
@@ -77,6 +82,7 @@ class FleetMetrics(Collector):
         rows: tuple[tuple[str, str, _ReplicaValue], ...] = (
             ("up", "1: answers its probes", lambda r: float(r.server.healthy)),
             ("draining", "1: takes no new requests", lambda r: float(r.server.draining)),
+            ("held_back", "1: not ready for requests, as its directory says", lambda r: float(r.server.held_back)),
             ("breaker_open", "1: failed too often in a row", lambda r: float(not r.server.breaker.is_closed)),
             ("stalled", "1: keeps requests waiting and sends no byte", lambda r: float(r.server.is_stalled(now))),
             ("inflight", "Requests in flight from here", lambda r: r.workload.own_inflight),
@@ -90,6 +96,7 @@ class FleetMetrics(Collector):
                 "Blocks it holds in its GPU, as events tell",
                 lambda r: self._index.owned(r.key, Tier.L0),
             ),
+            ("trust", "0..1: how far its events are believed", self._trust),
         )
         for name, doc, value in rows:
             family = GaugeMetricFamily(f"prefixway_replica_{name}", doc, labels=("replica",))
@@ -98,6 +105,10 @@ class FleetMetrics(Collector):
                     family.add_metric((replica.id,), sample)
             yield family
 
+    def _trust(self, replica: Replica) -> float | None:
+        stats = self._stats(replica.key)
+        return None if stats is None else stats.trust
+
     def _events(self) -> Iterable[Metric]:
         decoded = _counter("kv_events_decoded", "KV events decoded", "replica")
         batches = _counter("kv_event_batches", "Batches of KV events applied", "replica")
@@ -105,15 +116,11 @@ class FleetMetrics(Collector):
         gaps = _counter("kv_event_gaps", "Gaps in the sequence of batches", "replica")
         replays = _counter("kv_event_replays", "Replays asked for", "replica")
         restarts = _counter("replica_restarts", "Engine processes replaced, as its events showed", "replica")
-        trust = GaugeMetricFamily(
-            "prefixway_replica_trust", "0..1: how far its events are believed", labels=("replica",)
-        )
         lag = GaugeMetricFamily(
             "prefixway_kv_event_lag_seconds", "Age of the last batch on arrival", labels=("replica",)
         )
         for key, stats in self._feeds().items():
             replica = (key.replica_id,)
-            trust.add_metric(replica, stats.trust)
             decoded.add_metric(replica, stats.decoded)
             batches.add_metric(replica, stats.batches)
             gaps.add_metric(replica, stats.gaps)
@@ -123,7 +130,7 @@ class FleetMetrics(Collector):
                 dropped.add_metric((*replica, reason), count)
             if stats.lag_s is not None:
                 lag.add_metric(replica, stats.lag_s)
-        yield from (decoded, batches, dropped, gaps, replays, restarts, trust, lag)
+        yield from (decoded, batches, dropped, gaps, replays, restarts, lag)
 
 
 def _gauge(name: str, doc: str, value: float) -> GaugeMetricFamily:

@@ -16,7 +16,7 @@ from gateway.errors import GatewayError
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica import Replica
 from gateway.observe.counts import Counts, Histogram
-from gateway.observe.refusal_codes import refusal_code
+from gateway.observe.refusal_codes import CODES, refusal_code
 from gateway.router.decision import Decision
 from gateway.router.exchange import Exchange
 
@@ -80,6 +80,8 @@ class RequestMetrics(Collector):
         self._families = _Families()
         self._series: dict[tuple[str, str], _ModelSeries] = {}
         self._present: set[str] = set()
+        for code in sorted(CODES):  # else the first error of a kind, which begins its series, is no increase
+            self._families.refused.begin((code,))
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:

@@ -14,6 +14,8 @@ from gateway.shared.index.redis_writer import RedisWriter
 from gateway.shared.link.redis_link import RedisLink
 from gateway.shared.load.peer_load import LoadStats
 
+#: Shown from the start: of a series that begins with its first look-up Prometheus sees no increase.
+_NO_LOOKUPS = {"ok": 0, "timeout": 0, "error": 0, "skipped": 0}
 _SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.1, 1.0)
 
 
@@ -45,9 +47,12 @@ class SharedMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         yield _gauge("redis_up", "1: Redis answers in time", float(self._link.is_up))
         yield from self._lookups.collect()
-        yield _counter("redis_lookups", "Look-ups of requests by how they ended", "outcome", self._link.stats.lookups)
-        yield _plain("redis_connections", "Connections made to Redis", self._link.stats.connections)
-        yield _counter("redis_refused", "Commands that Redis refused, by its code", "code", self._link.stats.refused)
+        stats = self._link.stats
+        lookups = _NO_LOOKUPS | stats.lookups
+        yield _counter("redis_lookups", "Look-ups of requests by how they ended", "outcome", lookups)
+        yield _plain("redis_breaker_openings", "Times Redis did not answer in time, or at all", stats.openings)
+        yield _plain("redis_connections", "Connections made to Redis", stats.connections)
+        yield _counter("redis_refused", "Commands that Redis refused, by its code", "code", stats.refused)
         yield from self._writing()
         entries = sum(len(registry.entries) for registry in self._index.registries.values())
         yield _gauge("shared_index_replicas", "Replicas that have an index in Redis", entries)

@@ -87,6 +87,7 @@ class Status:
                 "url": server.spec.origin.url,
                 "healthy": False,
                 "fault": server.fault,
+                "held_back": server.held_back,
                 "draining": server.draining,
                 "drained": server.drained,
             }
@@ -104,6 +105,7 @@ class Status:
             "healthy": server.healthy,
             "fault": server.fault,
             "asleep": server.asleep,
+            "held_back": server.held_back,
             "draining": server.draining,
             "drained": server.drained,
             "stalled": server.is_stalled(now),

@@ -12,8 +12,11 @@ from prometheus_client.registry import Collector
 
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.observe.truth_page import truth_page
-from gateway.router.prediction_counts import COUNTERS, USAGE, PredictionCounts
+from gateway.router.prediction_counts import COUNTERS, UNVERIFIED, USAGE, PredictionCounts
 from gateway.router.truth import Truth
+
+#: Shown from the start: of a series that begins with its first prediction Prometheus sees no increase.
+_NONE_YET = {USAGE: 0, COUNTERS: 0, UNVERIFIED: 0}
 
 
 class TruthView(Collector):
@@ -37,22 +40,26 @@ class TruthView(Collector):
 
 
 def _of_all(total: PredictionCounts) -> Iterable[Metric]:
-    yield _by(total.by_source, "predictions", "Predictions by how they were verified", "source")
-    yield _by(total.prompt_tokens, "predictions_prompt_tokens", "Their prompts' tokens: the coverage", "source")
+    by_source, prompt_tokens = _NONE_YET | total.by_source, _NONE_YET | total.prompt_tokens
+    yield _by(by_source, "predictions", "Predictions by how they were verified", "source")
+    yield _by(prompt_tokens, "predictions_prompt_tokens", "Their prompts' tokens: the coverage", "source")
     yield _by(total.unverified, "predictions_unverified", "Predictions that were not, by why not", "reason")
     for source, name, doc in (
         (USAGE, "cached_tokens_compared", "Both sides of predictions that usage told"),
         (COUNTERS, "cached_tokens_counted", "Both sides of predictions that the replicas' counters told"),
     ):
         family = _counter(name, doc, "side")
-        if total.by_source[source]:
-            family.add_metric(("predicted",), total.predicted_tokens[source])
-            family.add_metric(("actual",), total.actual_tokens[source])
+        family.add_metric(("predicted",), total.predicted_tokens[source])
+        family.add_metric(("actual",), total.actual_tokens[source])
         yield family
 
 
 def _of_replicas(by_replica: Mapping[str, PredictionCounts]) -> Iterable[Metric]:
     verified = _counter("replica_predictions", "Predictions by how they were verified", "replica", "source")
+    tokens = _counter("replica_predictions_prompt_tokens", "Their prompts' tokens", "replica", "source")
+    compared = _counter(
+        "replica_cached_tokens_compared", "Both sides of predictions that usage told", "replica", "side"
+    )
     over = _counter("cached_tokens_over_predicted", "Predicted and not there", "replica")
     evicted = _counter("cached_tokens_evicted", "Of those, what was evicted after the decision", "replica")
     under = _counter("cached_tokens_under_predicted", "There and not predicted, by where from", "replica", "source")
@@ -62,13 +69,17 @@ def _of_replicas(by_replica: Mapping[str, PredictionCounts]) -> Iterable[Metric]
     for replica_id, counts in by_replica.items():
         replica = (replica_id,)
         _add(verified, replica, counts.by_source)
+        _add(tokens, replica, counts.prompt_tokens)
+        if counts.by_source[USAGE]:
+            compared.add_metric((replica_id, "predicted"), counts.predicted_tokens[USAGE])
+            compared.add_metric((replica_id, "actual"), counts.actual_tokens[USAGE])
         over.add_metric(replica, counts.over_tokens)
         evicted.add_metric(replica, counts.evicted_tokens)
         _add(under, replica, counts.under_tokens)
         miscounted.add_metric(replica, counts.miscounted)
         confirmed.add_metric(replica, counts.confirmed)
         _add(unconfirmed, replica, counts.unconfirmed)
-    yield from (verified, over, evicted, under, miscounted, confirmed, unconfirmed)
+    yield from (verified, tokens, compared, over, evicted, under, miscounted, confirmed, unconfirmed)
 
 
 def _by(counts: Mapping[str, int], name: str, doc: str, label: str) -> CounterMetricFamily:

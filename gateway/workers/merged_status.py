@@ -10,16 +10,16 @@ from gateway.observe.truth_page import merged_truth
 Page = Mapping[str, Any]
 
 _SUMMED = ("inflight", "decoding")  # what each worker counts of its own
-_TRUE_FOR_ANY = ("healthy", "draining", "stalled")
+_TRUE_FOR_ANY = ("healthy", "held_back", "draining", "stalled")
 _TRUE_FOR_ALL = ("drained",)
 
 
 def merged_replicas(pages: Iterable[Sequence[Page]]) -> list[dict[str, Any]]:
     """Each replica once, in the order of their first appearance.
 
-    Its own counts are summed over the workers; it is healthy, draining or stalled if any worker says so, drained if
-    all do; what became of predictions is of those of all workers; the rest is told by the worker whose word on its
-    events is best, since not all of them may follow the events.
+    Its own counts are summed over the workers; it is healthy, held back, draining or stalled if any worker says so,
+    drained if all do; what became of predictions is of those of all workers; the rest is told by the worker whose word
+    on its events is best, since not all of them may follow the events.
     """
     told: dict[str, list[Page]] = {}
     for page in pages:
@@ -36,9 +36,19 @@ def merged_status(pages: Sequence[Page]) -> dict[str, Any]:
         "strategy": ", ".join(_distinct(pages, "strategy")),
         "models": {name: kind for page in pages for name, kind in page.get("models", {}).items()},
         "replicas": merged_replicas(page.get("replicas", ()) for page in pages),
+        "discovery": _merged_discovery([page["discovery"] for page in pages if "discovery" in page]),
         "findings": _merged_findings(pages),
         "orders": next((page["orders"] for page in pages if "orders" in page), {}),
     }
+
+
+def _merged_discovery(told: Sequence[Page]) -> Page:
+    """As the worker has it whose list is the oldest; look-ups that failed are those of all workers."""
+    if not told:
+        return {}
+    oldest = max(told, key=lambda page: float(page.get("age_s", 0.0)))
+    failures = {"failures": sum(page.get("failures", 0) for page in told)} if "failures" in oldest else {}
+    return {**oldest, **failures}
 
 
 def _merged_findings(pages: Iterable[Page]) -> list[Page]:

@@ -202,7 +202,10 @@ class EventPublisher:
 
 
 def _bind(socket: zmq.Socket[bytes] | zmq.asyncio.Socket, endpoint: str) -> str:
+    """What to tell of it: the address as it was given, which vLLM repeats with its ``*``, unless its port was any."""
     socket.bind(endpoint)
+    if not endpoint.endswith((":0", ":*")):
+        return endpoint
     bound = socket.getsockopt_string(zmq.LAST_ENDPOINT)
     assert isinstance(bound, str)  # noqa: S101
     return bound

@@ -16,7 +16,6 @@ from tests.end_to_end.shared_house import MODEL
 _CONVERSATIONS = 12
 _TURNS = 12  # of each, before it begins anew: at any time there is one at each of its turns, so all sums are alike
 _FIRST_WORDS, _TURN_WORDS = 160, 32
-_EVERY_S = 0.25
 _LOW = 0.95
 
 
@@ -46,9 +45,13 @@ class Sample(NamedTuple):
 
 
 class PredictionWatch:
-    """Every turn is the conversation so far and something new, so what was indexed a moment ago is what counts."""
+    """Every turn is the conversation so far and something new, so what was indexed a moment ago is what counts.
+
+    ``every_s``: from one turn to the next, where answers take no longer.
+    """
 
     def __init__(self, client: httpx.AsyncClient, words: Sequence[str]) -> None:
+        self.every_s = 0.0
         self.samples: list[Sample] = []
         self.reasons: list[str] = []
         self.failures: list[str] = []
@@ -87,7 +90,7 @@ class PredictionWatch:
             asked = (self._ask(self._client, number, len(self.samples)) for number in range(_CONVERSATIONS))
             answers = await asyncio.gather(*asked, return_exceptions=True)
             self._note(began_s, clock(), answers)
-            await asyncio.sleep(max(0.0, began_s + _EVERY_S - clock()))
+            await asyncio.sleep(max(0.0, began_s + self.every_s - clock()))
 
     def _note(self, began_s: float, ended_s: float, answers: Sequence[httpx.Response | BaseException]) -> None:
         good = [answer for answer in answers if isinstance(answer, httpx.Response) and answer.status_code == 200]

@@ -20,7 +20,6 @@ from tests.running_gateway import RunningGateway, running_gateway
 
 SECRET = "a-secret-of-the-fleet"
 _PEOPLE = 6
-_PAUSE_S = 0.08
 _MOST_REQUESTS = 20_000
 
 
@@ -44,12 +43,14 @@ class Process:
 class Traffic:
     """Prompts that nobody sent before, to all gateways ``in_service``, so that replicas evict all the time. Bounded.
 
-    Whoever loses a request with a gateway that was killed asks another one, as clients do.
+    Whoever loses a request with a gateway that was killed asks another one, as clients do. ``pause_s``: of each person
+    between two requests.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
         self.in_service: list[Process] = []
         self.killed: list[Process] = []
+        self.pause_s = 0.0
         self.answered = 0
         self.failures: list[str] = []
         self._words = words
@@ -74,7 +75,7 @@ class Traffic:
                     return
                 text += " " + " ".join(rng.choices(self._words, k=50))
                 await self._ask(rng, {"model": MODEL, "prompt": text, "max_tokens": 4})
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(self.pause_s)
 
     async def _ask(self, rng: Random, body: dict[str, object]) -> None:
         process = rng.choice(self.in_service)
@@ -116,6 +117,7 @@ class ProcessHouse:
         self._stack.push_async_callback(asyncio.to_thread, block.close)
         starting = running_gateway(replicas, ready=True, command=command, **given)
         running = await asyncio.to_thread(block.enter_context, starting)
+        self._stack.callback(running.process.kill)  # nobody looks at how it ends then
         limits = httpx.Limits(max_connections=None)
         client = httpx.AsyncClient(base_url=running.url, trust_env=False, timeout=60, limits=limits)
         process = Process(running, await self._stack.enter_async_context(client))

@@ -27,6 +27,7 @@ from tests.fakes.tcp_proxy import TcpProxy
 
 MODEL = "simulated"
 _SENTINEL = b"@"
+_LINGER_S = 0.3  # of one that ends while people talk: who just chose it may still be sending
 
 
 class Conversations:
@@ -122,8 +123,10 @@ class SharedHouse:
         self, stack: AsyncExitStack | None = None, schema: int = SCHEMA, /, **settings: str
     ) -> Gateway:
         """One more, once it knows its replicas. ``stack``: ends it before the house does."""
+        linger_s = 0.0 if stack is None else _LINGER_S
         stack = stack or self._stack
-        gateway = await stack.enter_async_context(running_gateway(self.settings(**settings), schema=schema))
+        running = running_gateway(self.settings(**settings), linger_s=linger_s, schema=schema)
+        gateway = await stack.enter_async_context(running)
         limits = httpx.Limits(max_connections=None)
         client = httpx.AsyncClient(base_url=gateway.url, trust_env=False, timeout=60, limits=limits)
         await self._stack.enter_async_context(client)

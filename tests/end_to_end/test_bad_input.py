@@ -116,7 +116,7 @@ async def _series(home: House) -> set[str]:
 
 
 async def test_client_text_cannot_grow_the_metrics() -> None:
-    """After one unknown model and one unknown path, 2,000 more random ones add no series."""
+    """After one unknown model and one unknown path, hundreds more random ones add no series."""
     async with house(["a"]) as home:
 
         async def odd(number: int) -> None:
@@ -128,7 +128,7 @@ async def test_client_text_cannot_grow_the_metrics() -> None:
         await home.complete("x", max_tokens=1)
         await odd(0)
         before = await _series(home)
-        for start in range(1, 1001, 50):
+        for start in range(1, 201, 50):
             await asyncio.gather(*(odd(number) for number in range(start, start + 50)))
         after = await _series(home)
 

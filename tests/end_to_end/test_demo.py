@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 
 from gateway.cli import _demo_gateway
-from loadtest.demo import DemoOptions, run_demo
+from loadtest.demo import DemoOptions, StrategyResult, run_demo
 
 
 async def test_kv_aware_beats_round_robin_on_the_demos_load() -> None:
-    """At least 1.3 times its share of cached prompt tokens, as the replicas counted them; nothing failed."""
+    """At least 1.3 times its share of cached prompt tokens, as the replicas counted them; nothing failed.
+
+    Each on replicas of its own, at the same time: that spares half of the waiting.
+    """
     lines: list[str] = []
-    options = DemoOptions(strategies=("round_robin", "kv_aware"))
-    rotation, aware = await run_demo(_demo_gateway, out=lines.append, options=options)
+
+    async def played(strategy: str) -> StrategyResult:
+        options = DemoOptions(strategies=(strategy,))
+        (result,) = await run_demo(_demo_gateway, out=lines.append, options=options)
+        return result
+
+    rotation, aware = await asyncio.gather(played("round_robin"), played("kv_aware"))
 
     assert aware.cached_share >= 1.3 * rotation.cached_share
     assert (rotation.errors, aware.errors) == (0, 0)

@@ -90,9 +90,9 @@ async def test_a_replica_that_stays_down_does_not_flood_the_log() -> None:
             ["http://127.0.0.1:9", "http://127.0.0.1:19"], ready=False, probe_interval_s="0.02", log_level="info"
         ) as gateway:
             gateway.wait(lambda: all(not r["healthy"] for r in gateway.replicas().values()))
-            for _ in range(300):
-                answer = httpx.post(f"{gateway.url}/v1/completions", json={"prompt": "x"}, trust_env=False)
-                assert answer.status_code == 503
+            with httpx.Client(base_url=gateway.url, trust_env=False) as client:
+                for _ in range(300):
+                    assert client.post("/v1/completions", json={"prompt": "x"}).status_code == 503
             return _lines(gateway.log)
 
     assert len(await asyncio.to_thread(run)) < 20

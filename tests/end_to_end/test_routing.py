@@ -70,7 +70,7 @@ async def test_an_overloaded_holder_is_left(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["kv_aware", "prefix_aware"])
 async def test_a_shared_system_prompt_does_not_gather_on_one_replica(strategy: str) -> None:
-    """500 requests that share only their system prompt are spread: none has more than half of them."""
+    """300 requests that share only their system prompt are spread: none has more than half of them."""
     system = _words(7, 250)
     slow = ReplicaOptions(speeds=Speeds(prefill_tokens_per_s=20_000))
     async with house(options=slow, strategy=strategy) as home:
@@ -82,10 +82,10 @@ async def test_a_shared_system_prompt_does_not_gather_on_one_replica(strategy: s
                 replica: str = answer.raise_for_status().headers["x-prefixway-replica"]
                 return replica
 
-        counts = Counter(await asyncio.gather(*(one(number) for number in range(500))))
+        counts = Counter(await asyncio.gather(*(one(number) for number in range(300))))
 
     assert set(counts) == {"a", "b", "c"}
-    assert max(counts.values()) < 250, counts
+    assert max(counts.values()) < 150, counts
 
 
 async def test_prompts_under_one_block_spread_evenly(strategy: str) -> None:

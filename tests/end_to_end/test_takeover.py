@@ -23,7 +23,9 @@ from tests.fakes.waiting import eventually
 BUFFER_STEPS = 100  # about three seconds of what is published here
 OPTIONS = ReplicaOptions(speeds=FAST, buffer_steps=BUFFER_STEPS, capacity_blocks=1024)
 LONGEST_DIP_S = 2.0
+TURN_S = 0.25
 SETTLED_TURNS = 14  # which take longer than that
+PAUSE_S = 0.08
 
 
 class Cast(NamedTuple):
@@ -35,22 +37,25 @@ class Cast(NamedTuple):
 
 async def start(house: ProcessHouse, command: str, writers: int = 2) -> Cast:
     """Who writes is gateways, or indexers for gateways that only read."""
-    first = await house.start(command)
-    await first.until(lambda: len(first.writes()) == len(house.shared.replicas))
-    others = [house.start(command) for _ in range(writers - 1)]
     readers = [house.start(indexer="outside") for _ in range(1 if command == "serve" else 2)]
-    started = await asyncio.gather(*others, *readers)
-    wrote, read = [first, *started[: writers - 1]], started[writers - 1 :]
+    first, *read = await asyncio.gather(house.start(command), *readers)
+    await first.until(lambda: len(first.writes()) == len(house.shared.replicas))
+    wrote = [first, *await asyncio.gather(*(house.start(command) for _ in range(writers - 1)))]
     return Cast(wrote, [*(wrote if command == "serve" else []), *read])
 
 
 @asynccontextmanager
 async def watched(house: ProcessHouse, gateways: Sequence[Process]) -> AsyncIterator[PredictionWatch]:
-    """What the last gateway predicts, under load; once replicas have evicted, and published more than they replay."""
+    """What the last gateway predicts, under load; once replicas have evicted, and published more than they replay.
+
+    Until then everybody hurries.
+    """
     watch = PredictionWatch(gateways[-1].client, house.words)
     house.traffic.in_service += gateways
     async with house.traffic.going_on(), watch.going_on():
         await eventually(lambda: watch.is_warm() and house.published() > 2 * BUFFER_STEPS, timeout_s=40)
+        house.traffic.pause_s, watch.every_s = PAUSE_S, TURN_S
+        await seen(watch, 1)
         yield watch
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from typing import Any, Self
+from typing import Any
 
+from tests.fakes.scripted_fake import ScriptedFake
 from tests.fakes.scripted_server import (
     LAST_CHUNK,
     SSE_HEAD,
     RecordedRequest,
     Script,
-    ScriptedServer,
     Wire,
     answer,
     chunk,
@@ -21,7 +21,7 @@ from tests.fakes.scripted_server import (
 _PAGES = {"/health": b"", "/v1/models": b'{"object": "list", "data": [{"id": "real", "max_model_len": 4096}]}'}
 
 
-class AnyEngine:
+class AnyEngine(ScriptedFake):
     """``async with AnyEngine("a") as engine``. ``model`` is what its answers call it, and all that it serves.
 
     ``going_on``: unset it to hold a stream after its first event. ``cues``: what is played in the place of the next
@@ -29,24 +29,13 @@ class AnyEngine:
     """
 
     def __init__(self, name: str, model: str = "real", cues: deque[Script] | None = None) -> None:
+        super().__init__(self._answer)
         self.name = name
         self.cues: deque[Script] = deque() if cues is None else cues
         self.going_on = asyncio.Event()
         self.going_on.set()
         self._model = model
-        self._server = ScriptedServer(self._answer)
         self._stored: dict[str, str] = {}
-
-    async def __aenter__(self) -> Self:
-        await self._server.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._server.__aexit__()
-
-    @property
-    def url(self) -> str:
-        return self._server.origin.url
 
     @property
     def requests(self) -> list[RecordedRequest]:
@@ -61,10 +50,6 @@ class AnyEngine:
     def heard(self) -> int:
         """How many came, probes too."""
         return len(self._server.requests)
-
-    def kill(self) -> None:
-        """Nothing listens there any more, and what was open is reset."""
-        self._server.kill()
 
     async def _answer(self, wire: Wire) -> None:
         if self.cues and wire.request.values("x-request-id"):

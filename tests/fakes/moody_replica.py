@@ -6,11 +6,11 @@ import asyncio
 from random import Random
 from typing import Self
 
+from tests.fakes.scripted_fake import ScriptedFake
 from tests.fakes.scripted_server import (
     LAST_CHUNK,
     SSE_HEAD,
     Script,
-    ScriptedServer,
     Wire,
     answer,
     chunk,
@@ -51,31 +51,24 @@ _MOODS: dict[Script, int] = {
 }
 
 
-class MoodyReplica:
+class MoodyReplica(ScriptedFake):
     """``async with MoodyReplica(seed) as replica``. Probes are answered well while it lives."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__(self._answer)
         self._rng = Random(seed)
-        self._server = ScriptedServer(self._answer)
         self.alive = False
 
     async def __aenter__(self) -> Self:
-        await self._server.__aenter__()
+        await super().__aenter__()
         self.alive = True
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._server.__aexit__()
-
-    @property
-    def url(self) -> str:
-        return self._server.origin.url
 
     def kill(self) -> None:
         """Connections are reset, and new ones refused."""
         if self.alive:
             self.alive = False
-            self._server.kill()
+            super().kill()
 
     async def revive(self) -> None:
         """Listen again."""

@@ -16,7 +16,9 @@ from gateway.setting_field import SettingsError
 from gateway.settings import Settings
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
+from tests.fakes.kubernetes_api import KubernetesApi
 from tests.fakes.raw_client import RawClient, get, post
+from tests.fakes.scripted_server import Wire
 from tests.fakes.stand_in_handler import TLS
 from tests.fakes.waiting import eventually
 
@@ -54,7 +56,7 @@ async def test_a_bad_value_names_its_setting(name: str, text: str, fault: str) -
 
 async def test_parts_may_be_run_again() -> None:
     """The supervisor restarts what failed: each part works again after its first run ended."""
-    gateway = Gateway(Settings.from_env(LOOPBACK))
+    gateway = Gateway(Settings.from_env(LOOPBACK), linger_s=0)
     for part in gateway.parts:
         for _ in range(2):
             task = asyncio.ensure_future(part.run())
@@ -66,6 +68,27 @@ async def test_parts_may_be_run_again() -> None:
             assert task.cancelled(), (part, task)
     gateway.stop()
     await gateway.run()
+
+
+async def test_it_is_not_complete_before_it_is_known_who_is_there() -> None:
+    """However long the first list takes."""
+    going_on = asyncio.Event()
+    async with KubernetesApi(token=None) as api:
+
+        async def later(wire: Wire) -> None:
+            await going_on.wait()
+            await api.usual(wire)
+
+        api.cues.append(later)
+        finder = {"PREFIXWAY_DISCOVERY": "kubernetes:default/app=vllm", "PREFIXWAY_KUBERNETES_API": api.url}
+        async with running_gateway(Settings.from_env({**LOOPBACK, **finder})) as gateway:
+            complete = asyncio.ensure_future(gateway.until_complete())
+            await eventually(lambda: api.requests)
+            before = complete.done()
+            going_on.set()
+            await complete
+
+    assert not before
 
 
 async def test_the_admin_token_guards_the_admin_port() -> None:
@@ -154,7 +177,7 @@ async def test_stopped_while_it_retires_it_finishes_what_runs() -> None:
                 await asyncio.wait({running}, timeout=0.1)
                 answer = await client.ask(b"}")
                 assert (answer.status, b"stopping" in answer.body) == (503, False)
-                await asyncio.wait_for(running, 20)
+            await asyncio.wait_for(running, 20)
 
 
 async def test_before_its_end_the_side_ports_still_answer() -> None:
@@ -186,7 +209,7 @@ async def test_while_the_last_request_runs_the_side_ports_still_answer(caplog: p
         assert (await watcher.get(f"http://127.0.0.1:{gateway.metrics.port}/readyz")).status_code == 503
         assert not running.done()
         assert (await client.ask(b"}")).status == 503
-        await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, 20)
     assert "draining: up to 300 s for what runs; 1 connections open" in caplog.text
 
 

@@ -21,6 +21,7 @@ from gateway.setting_field import SettingsError
 from gateway.settings import Settings
 from loadtest.replica import Fault, ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import house
+from tests.fakes.kubernetes_api import KubernetesApi
 from tests.fakes.scripted_server import ScriptedServer, answer, plays
 from tests.fakes.waiting import eventually
 from tests.gateway.check.proving import FAST
@@ -104,6 +105,19 @@ def test_without_anything_to_check_nothing_is_well() -> None:
     out, status = _checked(config_only=True)
     assert status == 0
     assert "All is well." not in out
+
+
+async def test_where_nobody_is_found_nothing_is_well() -> None:
+    """The setting that finds them is named. The configuration alone asks nobody."""
+    async with KubernetesApi(token=None) as api:
+        ask = partial(_checked, discovery="kubernetes:default/app=vllm", kubernetes_api=api.url)
+        out, status = await asyncio.to_thread(ask, config_only=True)
+        asked = len(api.requests)
+        with pytest.raises(SettingsError, match="PREFIXWAY_DISCOVERY=kubernetes:default/app=vllm finds no replica"):
+            await asyncio.to_thread(ask)
+
+    assert (status, asked) == (0, 0)
+    assert "looked up when it runs" in out
 
 
 @pytest.mark.parametrize("check", ["events", "tokenizer", "reuse"])

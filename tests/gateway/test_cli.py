@@ -73,3 +73,13 @@ def test_the_strategies_explain_themselves(capsys: pytest.CaptureFixture[str]) -
     assert "cost = W + (1 + g) * x + M" in text
     assert "--workers N" in text
     assert "--worker " not in text  # between a supervisor and its workers
+
+
+@pytest.mark.parametrize("turns", ["0", "-1", "x"])
+def test_a_demo_has_turns(turns: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At least one."""
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--turns", turns])
+
+    assert ended.value.code == 2
+    assert "must be a whole number above 0" in capsys.readouterr().err

@@ -43,3 +43,18 @@ def test_one_that_is_not_there_or_whose_template_is_none_is_a_finding(tmp_path: 
 def test_what_would_stop_a_start_and_unknown_names_are_errors(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"PREFIXWAY_{name.upper()}"):
         _check(**{name: value})
+
+
+@pytest.mark.parametrize("finder", ["dns:vllm.models:8000", "kubernetes:models/app=vllm"])
+def test_replicas_that_have_to_be_looked_up_are_not(finder: str) -> None:
+    """The configuration can be right where no network is."""
+    found = list(
+        check_config(Settings.from_env({"PREFIXWAY_DISCOVERY": finder, "PREFIXWAY_KUBERNETES_API": "https://h"}))
+    )
+
+    assert [(v.word, v.detail) for v in found if v.check == "replicas"] == [("ok", f"looked up when it runs: {finder}")]
+
+
+def test_an_api_that_is_none_is_an_error() -> None:
+    with pytest.raises(SettingsError, match="PREFIXWAY_KUBERNETES_API"):
+        _check(discovery="kubernetes:app=vllm", kubernetes_api="somewhere")

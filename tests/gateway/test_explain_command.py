@@ -15,6 +15,7 @@ import pytest
 from gateway.asgi_server import listen_socket
 from gateway.cli import main
 from gateway.explaining import explain_routes
+from gateway.fleet.discovery.static import StaticDiscovery
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.observe.admin_app import admin_app
 from gateway.observe.side_server import SideServer
@@ -34,7 +35,7 @@ def pool() -> ReplicaPool:
 @pytest.fixture
 async def admin(monkeypatch: pytest.MonkeyPatch, pool: ReplicaPool) -> AsyncIterator[None]:
     """The environment points at its admin port, which wants a token."""
-    routes = explain_routes(Settings.from_env({}), a_router(pool))
+    routes = explain_routes(Settings.from_env({}), a_router(pool), StaticDiscovery("", None, lambda _: None))
     side = SideServer(admin_app(dict, list, "t0", more=[routes]), listen_socket("127.0.0.1", 0))
     monkeypatch.setenv("PREFIXWAY_ADMIN_LISTEN", f"127.0.0.1:{side.port}")
     monkeypatch.setenv("PREFIXWAY_ADMIN_TOKEN", "t0")

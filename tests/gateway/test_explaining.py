@@ -9,13 +9,20 @@ import pytest
 
 from gateway.edge.aliases import ModelAliases
 from gateway.edge.routes import Routes
-from gateway.errors import BadRequest, MethodNotAllowed, RouteNotAllowed, RouteNotFound
+from gateway.errors import BadRequest, MethodNotAllowed, NoReplica, RouteNotAllowed, RouteNotFound
 from gateway.explaining import Explaining
+from gateway.fleet.discovery.discovery import Discovery
+from gateway.fleet.discovery.polling import Found, LookupFailed, PollingDiscovery
+from gateway.fleet.discovery.static import StaticDiscovery
+from gateway.fleet.replica_pool import ReplicaPool
+from tests.fakes.background import running
 from tests.gateway.examples import MODEL, a_pool, a_router
 
 
-def _explaining() -> Explaining:
-    return Explaining(a_router(a_pool()), Routes(), ModelAliases({"nick": MODEL}))
+def _explaining(discovery: Discovery | None = None, pool: ReplicaPool | None = None) -> Explaining:
+    found = discovery or StaticDiscovery("", None, lambda _: None)
+    router = a_router(pool or a_pool())
+    return Explaining(router, Routes(), ModelAliases({"nick": MODEL}), found, patience_s=0.1)
 
 
 async def _explain(path: str, **body: Any) -> dict[str, Any]:
@@ -69,3 +76,35 @@ async def test_what_the_public_port_refuses_is_refused(path: str, body: bytes, e
     """With its errors."""
     with pytest.raises(error):
         await _explaining().explain(path, body, b"application/json", "")
+
+
+class _Directory:
+    """Cannot be read the first time."""
+
+    def __init__(self, answer: Found | None) -> None:
+        self._answer = answer
+        self._asked = 0
+
+    async def look_up(self) -> Found:
+        self._asked += 1
+        if self._answer is None or self._asked == 1:
+            raise LookupFailed("it is on fire")
+        return self._answer
+
+    async def close(self) -> None: ...
+
+
+async def test_right_after_the_start_it_waits_until_it_is_known_who_is_there() -> None:
+    """For a while; then it says why it is not known."""
+    known, unknown = a_pool("a=http://a:1"), ReplicaPool()
+    directory = _Directory(Found([server.spec for server in known.servers]))
+    discovery = PollingDiscovery(directory, known.reconcile, clock=lambda: 0.0, interval_s=0.01)
+    lost = PollingDiscovery(_Directory(None), unknown.reconcile, clock=lambda: 0.0, interval_s=0.01)
+    asked = "", b'{"prompt": [1, 2]}', b"application/json", ""
+    async with running(discovery.run()), running(lost.run()):
+        page: Any = await _explaining(discovery, known).explain(*asked)
+        with pytest.raises(NoReplica, match="not found yet: it is on fire"):
+            await _explaining(lost, unknown).explain(*asked)
+
+    assert page["choice"]["replica"] == "a"
+    assert discovery.failures == 1

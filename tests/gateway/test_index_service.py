@@ -17,6 +17,7 @@ from gateway.shared.orders.fleet_orders import FleetOrders
 from gateway.shared.orders.order import DRAIN, Order
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
+from tests.fakes.kubernetes_api import KubernetesApi
 from tests.fakes.redis_servers import RedisServer
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.fakes.waiting import eventually
@@ -80,6 +81,24 @@ async def test_it_writes_what_a_replica_holds(redis: RedisServer, replica: Simul
     assert "prefixway_shared_index_written 1.0" in metrics.text
     assert 'prefixway_members{kind="indexer"} 1.0' in metrics.text
     assert ready.status_code == 200
+
+
+async def test_it_finds_pods_by_itself(redis: RedisServer, replica: SimulatedReplica) -> None:
+    """By the names that gateways call them; and how that goes is told."""
+    async with KubernetesApi(token=None) as api:
+        api.add("a", port=replica.http.port)
+        finder = {"discovery": "kubernetes:default/app=vllm", "kubernetes_api": api.url, "replicas": ""}
+        async with (
+            running_index_service(made(redis.url, replica, **finder)) as service,
+            httpx.AsyncClient(trust_env=False) as client,
+        ):
+            key = ReplicaKey("simulated", api.server_id("a"))
+            await eventually(lambda: service.together.writer.writes(key))
+            status = (await client.get(f"http://127.0.0.1:{service.admin.port}/status")).json()
+            metrics = await client.get(f"http://127.0.0.1:{service.metrics.port}/metrics")
+
+    assert (status["discovery"]["how"], status["discovery"]["fault"]) == ("kubernetes:default/app=vllm", "")
+    assert "prefixway_discovery_age_seconds" in metrics.text
 
 
 async def test_it_takes_no_orders(redis: RedisServer, replica: SimulatedReplica) -> None:

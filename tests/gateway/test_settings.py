@@ -12,7 +12,7 @@ from gateway.redis_url import RedisTarget
 from gateway.setting_field import SettingsError
 from gateway.setting_values import KvEvents, Listen
 from gateway.settings import Settings, check_redis_client
-from scripts.settings_table import README, with_table
+from scripts.settings_table import PAGE
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -247,6 +247,4 @@ def test_no_setting_ends_like_a_service_link() -> None:
 
 def test_the_readme_has_the_current_table() -> None:
     """`python scripts/settings_table.py` writes it."""
-    text = README.read_text()
-
-    assert with_table(text) == text
+    assert PAGE.fresh() == PAGE.text()

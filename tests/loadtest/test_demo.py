@@ -82,6 +82,14 @@ async def test_stays_up_until_it_is_cancelled() -> None:
     assert answer.status_code == 200
 
 
+def test_fewer_turns_make_a_shorter_demo() -> None:
+    """Nothing else changes."""
+    shorter = SMALL.with_turns(2)
+
+    assert {len(dialogue.turns) for dialogue in shorter.workload.generate(["x"], 1)} == {2}
+    assert shorter.with_turns(4) == SMALL
+
+
 def test_the_table_lines_up() -> None:
     """Columns as wide as their widest cell."""
     rows = [StrategyResult("kv_aware", 200, 100, 0.1, 1.25, (3, 40), 0, 9.0)]

@@ -14,13 +14,18 @@ from typing import NamedTuple, Protocol
 from gateway.fleet.server_spec import ServerSpec
 
 _log = logging.getLogger(__name__)
+_MOST_TOLD = 20  # at a time: a thousand entries may have the same fault
 
 
 class Found(NamedTuple):
-    """All servers that a directory lists, and the ids of those that it says are not ready for requests."""
+    """All servers that a directory lists, and the ids of those that it says are not ready for requests.
+
+    ``faults``: what is wrong with single entries, each as a sentence; the list holds without them.
+    """
 
     specs: Sequence[ServerSpec]
     held_back: Collection[str] = ()
+    faults: Sequence[str] = ()
 
 
 class LookupFailed(Exception):
@@ -51,7 +56,7 @@ class PollingDiscovery:
         self._directory = directory
         self._found = found
         self._clock = clock
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._last: Found | None = None
         self._answered_s = clock()  # or when it was first to be asked
         self.answered = asyncio.Event()  # at least once
@@ -63,12 +68,17 @@ class PollingDiscovery:
         """How old the list is; where there is none yet, for how long one has been missing."""
         return self._clock() - self._answered_s
 
+    @property
+    def entry_faults(self) -> Sequence[str]:
+        """What is wrong with single entries of the list."""
+        return self._last.faults if self._last is not None else ()
+
     async def run(self) -> None:
         """Look until cancelled."""
         try:
             while True:
                 await self.look()
-                await asyncio.sleep(self._interval_s)
+                await asyncio.sleep(self.interval_s)
         finally:
             with suppress(Exception):
                 await self._directory.close()
@@ -85,8 +95,18 @@ class PollingDiscovery:
         self.fault, self._answered_s = "", self._clock()
         if found != self._last:
             self._found(found.specs, found.held_back)
+            self._tell(found.faults)
             self._last = found
         self.answered.set()
+
+    def _tell(self, faults: Sequence[str]) -> None:
+        """Each for as long as it stands once."""
+        known = set(self.entry_faults)
+        new = [fault for fault in dict.fromkeys(faults) if fault not in known]
+        for fault in new[:_MOST_TOLD]:
+            _log.warning("of the replicas that are listed: %s", fault)
+        if len(new) > _MOST_TOLD:
+            _log.warning("of the replicas that are listed: and %d more faults of that kind", len(new) - _MOST_TOLD)
 
     def _failed(self, fault: str) -> None:
         self.failures += 1

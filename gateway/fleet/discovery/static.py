@@ -64,6 +64,9 @@ class StaticDiscovery:
         self._found = found
         self._interval_s = interval_s
         self._watch = FileWatch(*([file] if file else []))
+        self.answered = asyncio.Event()
+        self.answered.set()  # as it is made
+        self.fault = ""
         self._announce()
 
     async def run(self) -> None:

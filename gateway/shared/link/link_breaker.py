@@ -5,8 +5,9 @@ It opens for one of two reasons, and what closes it differs:
 - *unanswered*: several things in a row had no answer at all. Any answer closes it: Redis is there again. The heartbeat
   asks all the time, so no request has to try.
 - *late*: several lookups in a row took longer than a request may wait. Only a lookup that is in time closes it; some
-  are sent while it is open, and nobody waits for them. That Redis answers a heartbeat quickly says nothing of lookups,
-  which cost it more: closing for that would make three requests wait in vain again and again.
+  are sent while it is open, also where no request comes, and nobody waits for them. That Redis answers a heartbeat
+  quickly says nothing of lookups, which cost it more: closing for that would make three requests wait in vain again
+  and again.
 """
 
 from __future__ import annotations

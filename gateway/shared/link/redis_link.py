@@ -71,6 +71,7 @@ class RedisLink:
         self._breaker = LinkBreaker()
         self._lookups: set[asyncio.Task[Any]] = set()
         self._next_probe_s = float("-inf")
+        self._late: Sequence[ScriptCall] = ()  # the last lookup that was
         self._faults = FaultLog(
             _log,
             f"redis {target.shown}: requests go on without it",
@@ -102,7 +103,7 @@ class RedisLink:
             outcome = "ok"
             return answers
         except _OverBudget:
-            outcome = "timeout"
+            outcome, self._late = "timeout", calls
             raise
         finally:
             self.stats.lookups[outcome] += 1
@@ -227,6 +228,8 @@ class RedisLink:
             raise
         self._count_refused(replies)
         self._learn(replies[0] if replies else None)
+        if self._late and not self._breaker.is_closed:  # where nobody asks, nobody else would find out
+            self._probe(self._late)
         return replies
 
     async def _execute_all(self, commands: Sequence[Command]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from gateway.check.knowledge import Knowledge
 from gateway.check.replica_caller import ReplicaCaller
@@ -29,6 +30,11 @@ class Proving:
     @property
     def knowledge(self) -> Knowledge:
         return self.run.knowledge
+
+    @property
+    def impatient(self) -> Knowledge:
+        """The same, for checks of a replica that will not have less to do."""
+        return replace(self.knowledge, patience_s=0.1)
 
     @property
     def replicas(self) -> dict[str, Replica]:

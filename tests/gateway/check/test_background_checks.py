@@ -10,6 +10,7 @@ from time import monotonic
 
 from gateway.check.background_checks import BackgroundChecks
 from gateway.check.finding_book import FindingBook
+from gateway.check.knowledge import Knowledge
 from gateway.check.replica_checks import ReplicaChecks
 from gateway.fleet.replica_key import ReplicaKey
 from loadtest.replica import ReplicaOptions
@@ -27,12 +28,14 @@ async def _checking(
     may_check: Callable[[ReplicaKey], bool] = lambda _: True,
     settling_s: float = 0.0,
     clock: Callable[[], float] | None = None,
+    known: Knowledge | None = None,
 ) -> AsyncIterator[tuple[BackgroundChecks, FindingBook]]:
+    """``known``: by the checks."""
     knowledge = proven.knowledge if clock is None else replace(proven.knowledge, clock=clock)
     book = FindingBook(knowledge.clock)
     background = BackgroundChecks(
         knowledge,
-        ReplicaChecks(proven.knowledge, proven.caller, event_deadline_s=0.3),
+        ReplicaChecks(known or proven.knowledge, proven.caller, event_deadline_s=0.3),
         book,
         interval_s=interval_s,
         may_check=may_check,
@@ -105,7 +108,7 @@ async def test_one_that_is_too_busy_when_it_joins_is_checked_soon_again() -> Non
     async with proving(probe_interval_s="3600") as proven:
         replica = proven.replicas["a"]
         report, replica.report = replica.report, replace(replica.report, waiting=3.0)
-        async with _checking(proven, clock=lambda: now[0]) as (background, _):
+        async with _checking(proven, clock=lambda: now[0], known=proven.impatient) as (background, _):
             await eventually(lambda: background.done == 1)
             replica.report = report
             now[0] += 4.0
@@ -123,6 +126,23 @@ async def test_what_another_gateway_checks_is_left_to_it() -> None:
 
         assert not [r for r in proven.sims["a"].requests if r.path == "/tokenize"]
         assert [r for r in proven.sims["b"].requests if r.path == "/tokenize"]
+
+
+async def test_what_is_not_ready_for_requests_is_checked_when_it_is() -> None:
+    """A pod that warms up, or one that others are to take work from: the check sends requests, too."""
+    async with proving(ONE, ONE) as proven:
+        held = proven.replicas["a"].server
+        held.held_back = True
+        async with _checking(proven, clock=lambda: 20 * monotonic()) as (background, _):  # in a hurry
+            await eventually(lambda: background.done == 1)
+            background.suspect(proven.replicas["a"], ["over_predicted"])
+            background.suspect(proven.replicas["b"], ["over_predicted"])
+            await eventually(lambda: background.done == 2)
+            untouched = not [r for r in proven.sims["a"].requests if r.path == "/tokenize"]
+            held.held_back = False
+
+            await eventually(lambda: background.done == 3)
+            assert untouched
 
 
 async def test_a_stale_replay_is_noticed_as_soon_as_something_is_published() -> None:

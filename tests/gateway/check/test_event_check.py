@@ -38,7 +38,9 @@ async def test_a_replica_with_waiting_requests_is_left_alone() -> None:
         proven.replicas["a"].report = LoadReport(waiting=3.0)
         before = len(proven.sims["a"].requests)
 
-        assert set(words(await _check(proven)).values()) == {"skipped"}
+        check = EventCheck(proven.impatient, proven.caller)
+        found = words([verdict async for verdict in check.check(proven.replicas["a"])])
+        assert set(found.values()) == {"skipped"}
         assert len(proven.sims["a"].requests) == before
 
 

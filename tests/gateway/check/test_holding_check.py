@@ -98,7 +98,7 @@ async def test_a_busy_replica_or_one_without_details_is_not_tried() -> None:
         await _fill(proven, 2)
         assert await _check(proven) == "skipped"
         proven.replicas["a"].report = LoadReport(waiting=1.0)
-        assert await _check(proven) == "skipped"
+        assert (await check_holding(proven.replicas["a"], proven.impatient, proven.caller)).word == "skipped"
 
 
 async def test_without_events_or_a_replica_nothing_is_said() -> None:
@@ -107,4 +107,5 @@ async def test_without_events_or_a_replica_nothing_is_said() -> None:
     async with proving() as proven:
         await _fill(proven, 2)
         await proven.sims["a"].refuse()
-        assert await _check(proven) == "skipped"
+        checked = await check_holding(proven.replicas["a"], proven.knowledge, proven.caller, timeout_s=0.1)
+        assert checked.word == "skipped"

@@ -51,7 +51,8 @@ async def test_what_is_told_under_no_name_is_told_after_a_while() -> None:
 async def test_a_busy_or_silent_replica_is_not_judged() -> None:
     async with proving(probe_interval_s="60") as proven:
         proven.replicas["a"].report = LoadReport(waiting=1.0)
-        assert await _check(proven) == {"salt": "skipped"}
+        check = ScopeCheck(proven.impatient, proven.caller)
+        assert words([verdict async for verdict in check.check(proven.replicas["a"])]) == {"salt": "skipped"}
         proven.replicas["a"].report = LoadReport()
         await proven.sims["a"].refuse()
         assert await _check(proven) == {"salt": "skipped"}

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gateway.check.symptoms import Symptom, of_coverage, of_evidence, of_replica, of_server, of_tokenizer
+from gateway.check.symptoms import (
+    Symptom,
+    of_coverage,
+    of_discovery,
+    of_evidence,
+    of_replica,
+    of_server,
+    of_tokenizer,
+)
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
@@ -103,6 +111,19 @@ def test_a_server_that_is_down_asleep_or_empty_is_a_symptom() -> None:
     assert [s.name for s in of_server(server)] == ["asleep"]
 
 
+def test_a_server_that_is_starting_is_no_symptom() -> None:
+    """Whoever found it says that it is not ready, and it never was. One that was and is not any more is."""
+    server = _replica().server
+    server.held_back = True
+    starting = list(of_server(server))
+    server.probe_answered()
+    for _ in range(3):
+        server.probe_missed("gone")
+
+    assert starting == []
+    assert [s.name for s in of_server(server)] == ["unreachable"]
+
+
 async def test_a_healthy_replica_has_no_symptom() -> None:
     async with proving() as proven:
         assert list(of_replica(proven.replicas["a"], proven.knowledge)) == []
@@ -139,3 +160,11 @@ async def test_no_events_are_named_unless_none_are_wanted() -> None:
         assert [s.name for s in of_replica(proven.replicas["a"], proven.knowledge)] == ["events_off"]
     async with proving(silent, kv_events="off") as proven:
         assert list(of_replica(proven.replicas["a"], proven.knowledge)) == []
+
+
+def test_replicas_that_were_not_looked_up_for_long_are_a_symptom_of_the_whole() -> None:
+    """Longer than it takes until they should be looked up again."""
+    (stale,) = of_discovery(34.0, 3.0, "it answers 403")
+
+    assert list(of_discovery(32.0, 3.0, "it answers 403")) == list(of_discovery(80.0, 60.0, "")) == []
+    assert (stale.name, stale.replica_id, stale.detail) == ("discovery_stale", "", "for 34 s: it answers 403")

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -244,3 +248,24 @@ async def test_a_cancelled_connect_leaves_nothing() -> None:
                 connecting.result().abort()
         await eventually(lambda: repr(pool) == "<UpstreamPool 0 busy, 0 idle>")
         await eventually(lambda: server.open_connections == 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such option")
+async def test_a_host_that_vanished_is_noticed_within_a_request() -> None:
+    """What it was sent and never acknowledged is not sent again for a quarter of an hour."""
+    pool = UpstreamPool()
+    async with ScriptedServer(plays(answer(b"hi"))) as server:
+        await ask(pool, server.origin)
+
+        assert list(_patience_towards(server.port)) == [30_000]
+        pool.close()
+
+
+def _patience_towards(port: int) -> Iterator[int]:
+    """Of each connection of this process to ``port``, in milliseconds."""
+    for file in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if file.is_socket():
+                with socket.socket(fileno=os.dup(int(file.name))) as one:
+                    if one.family == socket.AF_INET and one.getpeername()[1] == port:
+                        yield one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)

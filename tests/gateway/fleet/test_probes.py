@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
@@ -12,13 +13,14 @@ import httpx
 import pytest
 
 from gateway.fleet.event_source import EventSource
-from gateway.fleet.probes import Probes
+from gateway.fleet.model_card import parse_models
+from gateway.fleet.probes import Probes, strangeness
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec, parse_servers
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.fakes.background import running
-from tests.fakes.scripted_server import ScriptedServer, Wire, answer
+from tests.fakes.scripted_server import Script, ScriptedServer, Wire, answer
 from tests.fakes.waiting import eventually
 
 
@@ -261,3 +263,109 @@ async def test_a_new_process_is_noticed_though_it_does_not_tell_its_start() -> N
             await eventually(lambda: restarted)
 
     assert restarted == list(pool.replicas)
+
+
+def _engine(models: Callable[[], object]) -> Script:
+    """Well, and with these models; ``None``: they are not told."""
+
+    async def pages(wire: Wire) -> None:
+        if wire.request.line.split(b" ")[1] != b"/v1/models":
+            await wire.send(answer(b"{}"))
+        elif (told := models()) is None:
+            await wire.send(answer(b"{}", status="401 Unauthorized"))
+        else:
+            await wire.send(answer(json.dumps({"data": told}).encode()))
+
+    return pages
+
+
+async def test_a_server_that_serves_another_model_than_was_meant_is_not_healthy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As a pod may that has the address of one that is gone. At once, told once, and nothing is learned of it."""
+    told: list[object] = [[{"id": "ours"}, {"id": "adapter", "parent": "ours"}]]
+    async with ScriptedServer(_engine(lambda: told[0])) as engine:
+        pool = _pool(f"a={engine.origin.url}?model=ours")
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: server.healthy)
+            told[0] = [{"id": "theirs"}]
+            await eventually(lambda: not server.healthy)
+            count = len(engine.requests)
+            await eventually(lambda: len(engine.requests) > count + 10)
+            stranger = (server.fault, server.serves("ours"), server.serves("theirs"))
+            told[0] = [{"id": "ours"}]
+            await eventually(lambda: server.healthy)
+
+    assert stranger == ("serves theirs, not ours", True, False)
+    assert [m for m in caplog.messages if "meant" in m] == [
+        "replica a is not the one that was meant: it serves theirs, not ours"
+    ]
+
+
+async def test_one_that_was_shown_to_be_another_is_not_acquitted_by_a_page_that_fails() -> None:
+    """Nor by one that fails after an outage: only by a page that names what was meant."""
+    told: list[object] = [[{"id": "theirs"}]]
+    well = [True]
+
+    async def pages(wire: Wire) -> None:
+        if well[0]:
+            await _engine(lambda: told[0])(wire)
+
+    async with ScriptedServer(pages) as engine:
+        pool = _pool(f"a={engine.origin.url}?model=ours")
+        (server,) = pool.servers
+
+        async def seen_again() -> None:
+            count = len(engine.requests)
+            await eventually(lambda: len(engine.requests) > count + 10)
+
+        async with _probing(pool):
+            await eventually(lambda: server.fault == "serves theirs, not ours")
+            told[0] = None
+            await seen_again()
+            refuted = (server.healthy, server.fault)
+            well[0] = False
+            await eventually(lambda: server.fault.startswith("/health"))
+            well[0] = True
+            await seen_again()
+            after_outage = (server.healthy, server.fault)
+            told[0] = [{"id": "ours"}]
+            await eventually(lambda: server.healthy)
+
+    assert refuted == after_outage == (False, "serves theirs, not ours")
+
+
+async def test_an_adapter_that_is_loaded_later_is_served_until_it_is_unloaded() -> None:
+    """By the same replica as before."""
+    base, adapter = {"id": "base"}, {"id": "adapter", "parent": "base"}
+    told = [[base]]
+    async with ScriptedServer(_engine(lambda: told[0])) as engine:
+        pool = _pool(engine.origin.url)
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: server.healthy)
+            (replica,) = server.replicas
+            told[0] = [base, adapter]
+            await eventually(lambda: pool.names.knows("adapter"))
+            routable = pool.routable("adapter", (), 0.0)
+            told[0] = [base]
+            await eventually(lambda: not pool.names.knows("adapter"))
+
+    assert routable == server.replicas == [replica]
+
+
+async def test_a_server_that_does_not_tell_its_models_may_be_the_one_that_was_meant() -> None:
+    async with ScriptedServer(_engine(lambda: None)) as engine:
+        pool = _pool(f"a={engine.origin.url}?model=ours")
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: server.healthy)
+
+
+def test_what_a_stranger_serves_is_told_in_short() -> None:
+    cards = parse_models({"data": [{"id": name * 300} for name in "abcdef"]})
+
+    assert strangeness("a" * 300, cards) == ""
+    assert strangeness("x", ()) == "serves nothing, not x"
+    assert len(strangeness("x" * 300, cards)) < 450

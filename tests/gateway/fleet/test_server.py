@@ -41,6 +41,16 @@ def test_three_misses_make_it_unhealthy_and_one_answer_heals() -> None:
     assert server.fault == ""
 
 
+def test_one_that_is_another_than_was_meant_is_unhealthy_at_once_and_one_answer_heals() -> None:
+    server = _server()
+    server.refuted("serves x, not y")
+    refuted = (server.healthy, server.fault, server.obstacle(0.0))
+    server.probe_answered()
+
+    assert refuted == (False, "serves x, not y", "unhealthy")
+    assert (server.healthy, server.fault) == (True, "")
+
+
 def test_who_sleeps_is_not_healthy_until_it_wakes() -> None:
     """Though it answers its probes; and a fault is told before its sleep."""
     server = _server()

@@ -28,6 +28,7 @@ def test_replicas_feeds_and_index() -> None:
     index.begin(a.key, {Tier.L0: [1, 2, 3]})
     a.reported(LoadReport(waiting=4, kv_usage=0.5), 0.0)
     b.server.probe_missed("gone")
+    b.server.held_back = True
     for ours, promised_s in ((True, 0.25), (False, 0.5)):
         a.workload.dispatch(InFlight(promised_s, promised_s, 9, 1.0, True, 100.0, ours=ours), 100.0)
     feeds = {a.key: FeedStats(state=FeedState.SUSPECT, decoded=7, gaps=1, dropped=Counter(other_group=2), lag_s=0.25)}
@@ -39,6 +40,7 @@ def test_replicas_feeds_and_index() -> None:
             index,
             lambda: feeds,
             Speeds(),
+            stats=feeds.get,
             budget=IndexBudget(events.indexer, index, Routed(), limit_mb=7, clock=Clock()),
             unknown_settings=1,
             log_lines_dropped=lambda: 3,
@@ -51,10 +53,12 @@ def test_replicas_feeds_and_index() -> None:
         return registry.get_sample_value(f"prefixway_{name}", labels)
 
     assert value("replica_up", replica="a") == 1
+    assert (value("replica_held_back", replica="a"), value("replica_held_back", replica="b")) == (0, 1)
     assert value("replica_inflight", replica="a") == 1
     assert value("replica_decoding", replica="a") == 0
     assert value("replica_promised_seconds", replica="a") == 0.75
     assert value("replica_trust", replica="a") == 0.5
+    assert value("replica_trust", replica="b") is None
     assert value("replica_waiting", replica="a") == 4
     assert value("replica_waiting", replica="b") is None
     assert value("replica_l0_blocks", replica="a") == 3

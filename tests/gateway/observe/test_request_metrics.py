@@ -117,7 +117,7 @@ def test_attempts_after_the_first_are_retries() -> None:
 
 
 def test_refusals_are_counted_by_code() -> None:
-    """One without a code by its class; a code that is none of ours makes no label."""
+    """One without a code by its class; a code that is none of ours makes no label. Ours are there before the first."""
     metrics, registry = _metrics()
     for code, error in (("no_replica", "NoReplica"), ("", "BodyTooLarge"), ("x\n" * 100, "BadRequest")):
         metrics.observe(an_exchange(error=error, error_code=code))
@@ -125,6 +125,7 @@ def test_refusals_are_counted_by_code() -> None:
 
     codes = ("no_replica", "body_too_large", "other")
     assert [_value(registry, "refused_total", code=code) for code in codes] == [1, 1, 1]
+    assert _value(registry, "refused_total", code="queue_timeout") == 0
 
 
 def test_bytes_that_are_no_request_are_counted() -> None:

@@ -59,6 +59,7 @@ async def link(server: RedisServer) -> AsyncIterator[RedisLink]:
 async def test_what_is_written_and_read(link: RedisLink, server: RedisServer) -> None:
     """Replicas, blocks, epochs by reason; entries of other secrets and such that make no sense."""
     scrape = Scrape(link)
+    assert scrape.value("redis_lookups_total", outcome="ok") == 0
     scrape.pair.begin(A, {Tier.L0: [1]})
     await scrape.pair.settle()
     scrape.pair.apply(A, Tier.L0, [2, 3], [1])
@@ -100,6 +101,7 @@ async def test_losses_and_refusals(link: RedisLink, server: RedisServer) -> None
     with server.paused():
         await until_given_up(link, echo())
     assert scrape.value("redis_up") == 0
+    assert scrape.value("redis_breaker_openings_total") == 1
     assert (scrape.value("redis_lookups_total", outcome="error") or 0) >= 3
 
 

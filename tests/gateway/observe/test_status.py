@@ -68,6 +68,7 @@ def test_a_server_that_never_answered_is_listed_with_its_fault() -> None:
             "url": "http://a:1",
             "healthy": False,
             "fault": "not probed yet",
+            "held_back": False,
             "draining": False,
             "drained": False,
         },

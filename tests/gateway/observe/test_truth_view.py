@@ -60,6 +60,11 @@ def test_the_metrics() -> None:
     """Of all by source, side and reason; of each replica; and a replica that left has none."""
     fleet = ToyFleet()
     _, registry = _view(fleet)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"prefixway_{name}", labels)
+
+    at_first = [value("predictions_total", source=source) for source in ("usage", "counters", "unverified")]
     fleet.ask(PROMPT)
     fleet.ask(PROMPT)
     fleet.only.clear()
@@ -67,16 +72,17 @@ def test_the_metrics() -> None:
     fleet.ask(range(5000, 5100), cache_salt="pepper")
     fleet.finish(fleet.send(PROMPT), miscounts=1)
 
-    def value(name: str, **labels: str) -> float | None:
-        return registry.get_sample_value(f"prefixway_{name}", labels)
-
+    assert at_first == [0, 0, 0]
     assert value("predictions_total", source="usage") == 3
     assert value("predictions_prompt_tokens_total", source="unverified") == 200
     assert value("predictions_unverified_total", reason="miscounted") == 1
     assert value("cached_tokens_compared_total", side="predicted") == 192
     assert value("cached_tokens_compared_total", side="actual") == 192
-    assert value("cached_tokens_counted_total", side="actual") is None
+    assert value("cached_tokens_counted_total", side="actual") == 0
     assert value("replica_predictions_total", replica="a", source="usage") == 3
+    assert value("replica_predictions_prompt_tokens_total", replica="a", source="usage") == 500
+    assert value("replica_cached_tokens_compared_total", replica="a", side="predicted") == 192
+    assert value("replica_cached_tokens_compared_total", replica="a", side="actual") == 192
     assert value("cached_tokens_over_predicted_total", replica="a") == 0
     assert value("prompts_miscounted_total", replica="a") == 1
     assert value("prompts_confirmed_total", replica="a") == 1

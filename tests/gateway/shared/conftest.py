@@ -45,3 +45,10 @@ async def link(redis_server: RedisServer) -> AsyncIterator[RedisLink]:
     """Generous with time, so that a busy machine breaks no test."""
     async with linked(redis_server.url) as link:
         yield link
+
+
+@pytest.fixture
+async def other_link(redis_server: RedisServer) -> AsyncIterator[RedisLink]:
+    """Another process's, to the same server."""
+    async with linked(redis_server.url) as link:
+        yield link

@@ -34,11 +34,13 @@ def test_the_word_of_the_one_that_follows_the_events_counts() -> None:
 def test_any_worker_may_know_a_replica_better() -> None:
     """Healthy if one reaches it; draining if one says so; listed if one has it, in order."""
     down = {"id": "b", "url": "http://b", "healthy": False, "fault": "ConnectError"}
-    merged = merged_replicas([[replica(draining=True), down], [replica(), replica("b")], [replica("c")]])
+    held = replica(draining=True, held_back=True)
+    merged = merged_replicas([[held, down], [replica(held_back=False), replica("b")], [replica("c")]])
 
     assert [entry["id"] for entry in merged] == ["a", "b", "c"]
     assert [entry["healthy"] for entry in merged] == [True, True, True]
     assert merged[0]["draining"]
+    assert merged[0]["held_back"]
     assert merged[1]["inflight"] == 1
     assert merged_replicas([[down]]) == [down]
 
@@ -70,7 +72,16 @@ def test_no_page_at_all_is_a_page() -> None:
     """Workers are starting."""
     merged = merged_status([])
 
-    assert (merged["ready"], merged["replicas"], merged["orders"]) == (False, [], {})
+    assert (merged["ready"], merged["replicas"], merged["orders"], merged["discovery"]) == (False, [], {}, {})
+
+
+def test_the_one_that_finds_replicas_no_more_is_shown() -> None:
+    """Each worker looks them up itself."""
+    well = {"how": "dns:vllm:8000", "age_s": 1.5, "fault": "", "failures": 1}
+    failing = {"how": "dns:vllm:8000", "age_s": 40.0, "fault": "no answer", "failures": 12}
+
+    assert merged_status([{"discovery": well}, {"discovery": failing}, {}])["discovery"] == failing | {"failures": 13}
+    assert merged_status([{"discovery": {"how": "static"}}] * 2)["discovery"] == {"how": "static"}
 
 
 def test_a_finding_that_several_workers_have_is_told_once() -> None:

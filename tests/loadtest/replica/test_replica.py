@@ -125,4 +125,4 @@ async def test_is_a_process_too() -> None:
     process.terminate()
 
     assert (models["data"][0]["id"], events, replay) == ("m", "events", "replay")
-    assert await asyncio.wait_for(process.wait(), 120) != 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0

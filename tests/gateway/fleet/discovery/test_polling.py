@@ -96,3 +96,20 @@ async def test_it_looks_until_it_is_cancelled_and_then_closes_its_directory() ->
     await asyncio.sleep(0)
 
     assert fleet.directory.closed
+
+
+async def test_what_is_wrong_with_an_entry_is_told_once_for_as_long_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """The list holds without it; of very many faults some are told."""
+    fleet = _Fleet()
+    for faults in (("b: odd",), ("b: odd",), ("b: odd", "c: odd"), (), ("c: odd",)):
+        fleet.directory.answer = _listing("a=http://a:1")._replace(faults=faults)
+        await fleet.discovery.look()
+    told = [message.partition(": ")[2] for message in caplog.messages]
+    caplog.clear()
+    fleet.directory.answer = Found((), faults=tuple(str(number) for number in range(1000)))
+    await fleet.discovery.look()
+
+    assert told == ["b: odd", "c: odd", "c: odd"]
+    assert fleet.discovery.entry_faults == fleet.directory.answer.faults
+    assert len(caplog.messages) == 21
+    assert caplog.messages[-1].endswith("and 980 more faults of that kind")

@@ -16,6 +16,12 @@ from gateway.shared.link.redis_link import RedisLink
 SECRET_ID = "secret"
 
 
+#: Replicas of one model, and a prompt of theirs.
+A, B = ReplicaKey("org/model {1}", "a:8000"), ReplicaKey("org/model {1}", "b")
+BLOCKS = list(range(1000, 1100))
+CHAINS = {16: BLOCKS}
+
+
 class Holdings:
     """What followers would know: blocks by replica and tier. Tells the writer of changes only, as an applier does."""
 
@@ -96,3 +102,10 @@ class RedisPair:
     def drop(self, key: ReplicaKey) -> None:
         self.holdings.held.pop(key, None)
         self.writer.drop(key)
+
+
+async def tokens(pair: RedisPair, key: ReplicaKey = A) -> int | None:
+    """What a reader sees, without writing anything."""
+    await pair.read_registries([key.namespace])
+    found = await pair.reader.match(CHAINS, [key])
+    return found[key].l0 if key in found else None

@@ -15,11 +15,7 @@ from gateway.shared.link.redis_errors import RedisRefused, RedisUnavailable
 from gateway.shared.link.redis_link import RedisLink
 from gateway.shared.link.script import Command, ScriptCall
 from tests.fakes.redis_servers import RedisServer
-from tests.gateway.shared.index.redis_pair import RedisPair
-
-A, B = ReplicaKey("model", "a"), ReplicaKey("model", "b")
-BLOCKS = list(range(1000, 1100))
-CHAINS = {16: BLOCKS}
+from tests.gateway.shared.index.redis_pair import BLOCKS, A, B, RedisPair, tokens
 
 
 class TellingLink(RedisLink):
@@ -44,13 +40,6 @@ async def telling(redis_server: RedisServer) -> AsyncIterator[TellingLink]:
 
 def scripts(commands: Sequence[Command]) -> list[str]:
     return [command.script.name for command in commands if isinstance(command, ScriptCall)]
-
-
-async def tokens(pair: RedisPair, key: ReplicaKey = A) -> int | None:
-    """What a reader sees, without writing anything."""
-    await pair.read_registries([key.namespace])
-    found = await pair.reader.match(CHAINS, [key])
-    return found[key].l0 if key in found else None
 
 
 async def test_a_large_loss_is_made_good_though_locks_are_renewed_meanwhile(
@@ -153,7 +142,7 @@ async def test_a_registration_whose_answer_was_lost(telling: TellingLink) -> Non
 
 
 async def test_what_came_together_is_written_in_exchanges_that_end(telling: TellingLink) -> None:
-    """Each has the time-out: all of it at once would never be through."""
+    """Each has the time-out: all of it at once would never be through. Nor is all of it written in one round."""
     pair = RedisPair(telling)
     keys = [ReplicaKey("model", f"r{number}") for number in range(8)]
     for key in keys:
@@ -165,6 +154,8 @@ async def test_what_came_together_is_written_in_exchanges_that_end(telling: Tell
     sent: list[int] = []
     telling.carried_out = lambda commands: sent.append(sum(map(len, commands)))
 
+    await pair.writer.round()
+    assert pair.writer.is_busy
     await pair.settle()
 
     assert max(sent) < 20_000
@@ -203,3 +194,31 @@ async def test_a_restart_while_redis_is_full_leaves_no_ghosts(link: RedisLink, r
         client.config_set("maxmemory", "0")
     await pair.settle()
     assert await tokens(pair) == 0
+
+
+async def test_a_replica_that_leaves_while_its_loss_is_found_out(
+    telling: TellingLink, redis_server: RedisServer
+) -> None:
+    """It is not written anew; and of the others nothing is left undone."""
+    pair, client = RedisPair(telling), redis_server.client()
+    for key in (A, B):
+        pair.begin(key, {Tier.L0: BLOCKS})
+    await pair.settle()
+    await tokens(pair)
+    entry = pair.reader.entry(B)
+    assert entry is not None
+    client.set(pair.keys.blocks(B, entry.epoch, Tier.L0), "no set")
+
+    def leave(_: Sequence[Command]) -> None:
+        if B in pair.holdings.held:
+            pair.drop(B)
+
+    for key in (B, A):
+        pair.apply(key, Tier.L0, [1], ())
+    telling.carried_out = leave
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        await pair.writer.round()
+    await pair.settle()
+
+    assert (await tokens(pair), await tokens(pair, B)) == (100 * 16, None)
+    assert pair.writer.stats.epochs == {"takeover": 2}

@@ -130,6 +130,23 @@ async def test_a_slow_redis_is_asked_again_when_it_is_quick(redis_server: RedisS
         assert link.stats.lookups["skipped"] >= 3
 
 
+async def test_a_redis_that_is_quick_again_is_noticed_where_no_request_asks(redis_server: RedisServer) -> None:
+    """What runs in the background is quick in any case: it sends the lookup that was late once more."""
+    async with (
+        TcpProxy(redis_server.port) as proxy,
+        linked(f"redis://127.0.0.1:{proxy.port}", budget_s=BUDGET_S) as link,
+    ):
+        await until_asked(link, echo())
+        proxy.delay(3 * BUDGET_S)
+        await until_given_up(link, echo())
+        skipped = link.stats.lookups["skipped"]
+        await proxy.heal()
+        while not link.is_up:
+            await link.run(("PING",))
+
+        assert link.stats.lookups["skipped"] == skipped
+
+
 async def test_a_lookup_that_is_late_keeps_its_connection(redis_server: RedisServer) -> None:
     """Where a connection takes longer than the budget there would never be one, if the late were cancelled."""
     took: list[float] = []
@@ -269,6 +286,18 @@ async def test_a_wrong_password_does_not_make_every_request_log_in() -> None:
                 await link.ask(echo())
 
             assert not link.is_up
+
+
+async def test_a_redis_that_refuses_everything_stays_given_up_where_no_request_asks() -> None:
+    """There is no lookup to try it with: that nothing was asked is no good answer."""
+    with RedisServer(config={"requirepass": "right"}) as server:
+        async with linked(f"redis://127.0.0.1:{server.port}") as link:
+            for _ in range(20):
+                with pytest.raises(RedisRefused, match="NOAUTH"):
+                    await link.run(("PING",))
+                await asyncio.sleep(0)  # for what was started beside it
+
+            assert (link.is_up, link.stats.openings) == (False, 1)
 
 
 async def test_the_breaker_is_told_of_once_and_without_secrets(
