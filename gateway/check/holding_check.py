@@ -71,7 +71,7 @@ async def check_holding(
         return skipped(_CHECK, replica.id, "it caches nothing")
     is_busy = await stays_busy(replica, knowledge.patience_s)
     excess, detail = excess_tokens(replica, knowledge), overfull(replica, knowledge)
-    events = await _last_events(replica, knowledge, timeout_s)
+    events = await _last_events(replica, knowledge, timeout_s) if excess or not is_busy else ()
     try:
         tried, lost = (0, 0) if is_busy else await _try(events, replica, knowledge, caller)
     except CallFailed as failure:

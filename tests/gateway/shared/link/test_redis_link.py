@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -108,15 +109,22 @@ async def test_a_redis_that_was_killed_comes_back_empty() -> None:
                 assert await link.run_all([("GET", "k"), ScriptCall(WRITE, ["k"], [2])]) == [None, b"OK"]
 
 
-async def test_a_slow_redis_is_asked_again_when_it_is_quick(redis_server: RedisServer) -> None:
-    """That it answers at all, though too late, does not make requests wait for it."""
+@asynccontextmanager
+async def slow_link(server: RedisServer) -> AsyncIterator[tuple[TcpProxy, RedisLink]]:
+    """One whose lookups come too late, until the proxy heals, so that it has given them up."""
     async with (
-        TcpProxy(redis_server.port) as proxy,
+        TcpProxy(server.port) as proxy,
         linked(f"redis://127.0.0.1:{proxy.port}", budget_s=BUDGET_S) as link,
     ):
         await until_asked(link, echo())
         proxy.delay(3 * BUDGET_S)
         await until_given_up(link, echo())
+        yield proxy, link
+
+
+async def test_a_slow_redis_is_asked_again_when_it_is_quick(redis_server: RedisServer) -> None:
+    """That it answers at all, though too late, does not make requests wait for it."""
+    async with slow_link(redis_server) as (proxy, link):
         for _ in range(3):
             assert await link.run(("PING",)) == b"PONG"
             assert not link.is_up
@@ -132,13 +140,7 @@ async def test_a_slow_redis_is_asked_again_when_it_is_quick(redis_server: RedisS
 
 async def test_a_redis_that_is_quick_again_is_noticed_where_no_request_asks(redis_server: RedisServer) -> None:
     """What runs in the background is quick in any case: it sends the lookup that was late once more."""
-    async with (
-        TcpProxy(redis_server.port) as proxy,
-        linked(f"redis://127.0.0.1:{proxy.port}", budget_s=BUDGET_S) as link,
-    ):
-        await until_asked(link, echo())
-        proxy.delay(3 * BUDGET_S)
-        await until_given_up(link, echo())
+    async with slow_link(redis_server) as (proxy, link):
         skipped = link.stats.lookups["skipped"]
         await proxy.heal()
         while not link.is_up:
