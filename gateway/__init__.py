@@ -14,9 +14,9 @@ The map. Each folder is a room with one job; imports point downwards only.
     settings  errors        the environment             | what can go wrong, and its HTTP status
 
 Beside ``app`` lie the modules that put its parts together: ``edge_parts``, ``fleet_parts``, ``prompt_parts``,
-``proof_parts``, ``observer_parts``, ``explaining``, ``alone`` and ``together``; and commands that need no gateway of
-their own: ``order_commands``, ``explain_command``, ``alive_command``, ``check_command`` with ``check_run`` and
-``config_check``.
+``proof_parts``, ``observer_parts``, ``onlooker_parts``, ``explaining``, ``alone`` and ``together``; and commands that
+need no gateway of their own: ``order_commands``, ``explain_command``, ``alive_command``, ``check_command`` with
+``check_run`` and ``config_check``.
 
 ``router_strategies`` lies below all of it: pure functions from candidates to a choice.
 """

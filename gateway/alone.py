@@ -12,6 +12,7 @@ from gateway.kv.event_following import EventFollowing
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import PrefixMatcher
 from gateway.kv.index_budget import IndexBudget
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.router.order_effects import OrderEffects
@@ -46,7 +47,12 @@ class Alone:
             pool, self.memory, routed, secret=self.secret.value, secret_id=self.secret.id, wall_clock=wall_clock
         )
         self.budget = IndexBudget(
-            self.events.indexer, self.memory, routed, limit_mb=settings.index_memory_mb, clock=clock
+            self.events.indexer,
+            self.memory,
+            routed,
+            limit_mb=settings.index_memory_mb,
+            clock=clock,
+            l2=L2Estimate(ttl_s=settings.l2_ttl_s) if settings.l2 == "estimate" else None,
         )
         self.parts: tuple[Part, ...] = (self.events, self.budget)
         self.collectors: tuple[Collector, ...] = ()

@@ -43,6 +43,7 @@ from gateway.settings import Settings
 from gateway.shared.link.keys import SCHEMA
 from gateway.supervisor import Part, keep_running
 from gateway.together_or_alone import fellowship
+from router_strategies._cost import Rates
 
 _log = logging.getLogger(__name__)
 
@@ -77,20 +78,22 @@ class Gateway:
         self._hurry = asyncio.Event()
         self._gate = asyncio.Event()
         self.stopped = False
-        self.pool, self._speeds = ReplicaPool(stall_s=settings.stall_s), Speeds()
+        self.pool, self._speeds = ReplicaPool(stall_s=settings.stall_s), Speeds(Rates(**settings.rates))
         self._routed = Routed(default_capacity=settings.kv_capacity_tokens)
         self.fellowship = fellowship(settings, self.pool, self._routed, clock=clock, wall_clock=_unix_s, schema=schema)
         self.fleet = FleetParts(settings, self.pool, clock)
         self._remote = RemoteTokenizer(self.pool, clock=clock, api_key=settings.replica_api_key or None)
         self._encoders = encoders_of(settings, self._remote)
         self._loading = EncoderLoading(self._encoders)
-        self.truth = Truth(self.fellowship, self.fellowship.events.indexer.announced, clock=clock)
+        announced, l2 = self.fellowship.events.indexer.announced, self.fellowship.budget.l2
+        self.truth = Truth(self.fellowship, announced, clock=clock, l2=l2)
         self._truth_view = TruthView(self.truth)
         self.router = self._make_router()
         self.fellowship.attach(self.router)
         self.proof = self._make_proof()
         self._registry = self._make_registry()
-        self._observers = ObserverParts(settings, self.pool, self._registry, shared=self._is_worker, wall_clock=_unix_s)
+        self._observers = self._make_observers()
+        self.router.watch(self._observers.onlooking.onlookers)
         self._sockets = sockets or listen_sockets(settings.listen, settings.metrics_listen, settings.admin_listen)
         self._edge = self._make_edge()
         self.edge = self._edge.server
@@ -262,6 +265,7 @@ class Gateway:
             homes=ResponseHomes(self.fellowship.responses, clock=self._clock),
             salted=self.fellowship.events.salted,
             truth=self.truth,
+            l2=self.fellowship.budget.l2,
         )
 
     def _make_proof(self) -> ProofParts:
@@ -274,6 +278,16 @@ class Gateway:
             evidence=self.truth.evidence,
             more=self.fleet.symptoms,
             clock=self._clock,
+        )
+
+    def _make_observers(self) -> ObserverParts:
+        return ObserverParts(
+            self._settings,
+            self.pool,
+            self._registry,
+            shared=self._is_worker,
+            secret=lambda: self.fellowship.secret.value,
+            wall_clock=_unix_s,
         )
 
     def _make_edge(self) -> EdgeParts:
@@ -322,7 +336,8 @@ class Gateway:
             configured=self._settings.strategy,
             wall_clock=_unix_s,
         )
-        pages = {"discovery": self.fleet.status, "findings": self.proof.findings}
+        shadows = self._observers.onlooking.status
+        pages = {"discovery": self.fleet.status, "findings": self.proof.findings, "shadows": shadows}
         status = Status(
             self.pool,
             self.fellowship.memory,

@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         "index", help="follow replicas' events into Redis, for gateways elsewhere; serves nobody"
     )
     index.set_defaults(run=_index)
-    demo = commands.add_parser("demo", help="simulated replicas, a gateway and a load under every strategy")
+    demo = commands.add_parser("demo", help="simulated replicas, a gateway and a load under four strategies")
     demo.add_argument("--stay", action="store_true", help="keep the gateway up afterwards")
     demo.add_argument("--seed", type=int, default=1, help="of the load (default: 1)")
     demo.add_argument(

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import router_strategies
 from gateway.client_keys import ClientKey, parse_client_keys
 from gateway.redis_url import RedisTarget
+from router_strategies._cost import Rates
 
 _Number = TypeVar("_Number", int, float)
 
@@ -212,6 +215,11 @@ def read_header_names(value: str) -> tuple[str, ...]:
     return _each_like(_HEADER_NAME, value.lower(), "is no header's name, like x-session-id")
 
 
+def read_strategies(value: str) -> tuple[str, ...]:
+    """Names of strategies, each once."""
+    return tuple(dict.fromkeys(router_strategies.canonical(word) for word in read_words(value)))
+
+
 def read_routes(value: str) -> tuple[str, ...]:
     """Paths as :class:`gateway.edge.routes.Routes` compares them: whole ones, without a query."""
     return _each_like(_ROUTE, value, "is no path like /reset_prefix_cache (no query, no wildcard)", without="?#*")
@@ -255,6 +263,19 @@ def read_json_object(value: str) -> Mapping[str, object]:
     if not isinstance(options, dict):
         raise ValueError("must be a JSON object")
     return options
+
+
+def read_rates(value: str) -> Mapping[str, float]:
+    """Fields of :class:`router_strategies._cost.Rates`, but for what is only learned."""
+    names = [field.name for field in fields(Rates) if field.name != "calibration"]
+    rates = {}
+    for name, number in read_json_object(value).items():
+        if name not in names:
+            raise ValueError(f"has no {name!r}; there are {', '.join(names)}")
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 1e-9 <= number <= 1e12:
+            raise ValueError(f"{name} must be a number above 0")
+        rates[name] = float(number)
+    return rates
 
 
 def read_optional_path(value: str) -> Path | None:

@@ -50,8 +50,10 @@ from gateway.setting_values import (
     read_origins,
     read_positive,
     read_positive_or_off,
+    read_rates,
     read_redis_url,
     read_routes,
+    read_strategies,
     read_switch,
     read_workers,
 )
@@ -73,7 +75,22 @@ class Settings:
         router_strategies.canonical,
     )
     strategy_options: Mapping[str, object] = setting("{}", "JSON: the strategy's options.", read_json_object)
+    rates: Mapping[str, float] = setting(
+        "{}",
+        "JSON: how fast a replica of speed 1.0 is held to be until it is learned, like "
+        '`{"prefill_tokens_s": 12000, "l1_tokens_s": 50000}`; docs/routing.md has all of them.',
+        read_rates,
+    )
     client_strategy: bool = setting("false", "Whether a request may choose with `x-prefixway-strategy`.", read_switch)
+    shadow: tuple[str, ...] = setting(
+        "", "Strategies that are asked too, and not heeded: metrics say where they would differ.", read_strategies
+    )
+    decision_log: Path | None = setting(
+        "", "File for a JSON line a decision (hashes, sizes, loads, scores), for `loadtest replay`.", read_optional_path
+    )
+    decision_log_mb: float = setting(
+        "1024", "Size at which it is renamed to `*.1`, in place of the one before.", read_positive, unit="MB"
+    )
     replicas: str = setting("", "Comma list of `[id=]url[?events=tcp://..&replay=tcp://..&speed=1.0]`.")
     replicas_file: Path | None = setting("", "YAML list of replicas, read again when it changes.", read_optional_path)
     discovery: Finder = setting(
@@ -134,6 +151,12 @@ class Settings:
         read_count,
         unit="tokens",
     )
+    l2: str = setting(
+        "off",
+        "Storage shared by all replicas: off, or estimate (prompts that any replica of a model finished lie there).",
+        read_one_of("off", "estimate"),
+    )
+    l2_ttl_s: float = setting("3600", "How long the estimate holds a prompt to lie there.", read_positive, unit="s")
     tokenizer: str = setting("auto", "auto, a folder or tokenizer.json, a hub name[@revision], or `model=path,...`.")
     max_prompt_chars: int = setting("4000000", "Longer prompts are not tokenized here.", read_count, unit="characters")
     read_prompts: str = setting(
@@ -143,7 +166,12 @@ class Settings:
         read_one_of("auto", "always"),
     )
     hash_secret: Secret = setting("", "Keys the block hashes; made at random when empty.", Secret)
-    session_headers: tuple[str, ...] = setting("x-session-id", "Headers that name a session.", read_header_names)
+    session_headers: tuple[str, ...] = setting(
+        "x-session-id",
+        "Headers that name a session, the first one sent; with none, the body's `session_id`, `prompt_cache_key`, "
+        "`user` or `metadata.user_id` does.",
+        read_header_names,
+    )
     api_keys: tuple[ClientKey, ...] = setting(
         "", "Keys that clients must send: a list of `key`, `name=key` or `name=sha256:...`.", read_api_keys
     )

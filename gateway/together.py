@@ -23,6 +23,7 @@ from gateway.kv.event_following import EventFollowing
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import IndexWriter, PrefixMatcher
 from gateway.kv.index_budget import IndexBudget
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tee import Tee
@@ -96,9 +97,7 @@ class Together:
         self.remote = RedisIndex(self.link, self.keys, secret_id=lambda: self.secret.id)
         self.writer = self._make_writer()
         self.events = self._make_events(wall_clock)
-        self.budget = IndexBudget(
-            self.events.indexer, self.memory, routed, limit_mb=settings.index_memory_mb, clock=clock
-        )
+        self.budget = self._make_budget()
         self._router: Router | None = None
         self.responses = ResponseDirectory(self.link, self.keys, clock=clock)
         self.members = Members(self.keys, self._record, clock=clock)
@@ -169,6 +168,7 @@ class Together:
                 utilisation=router.utilisation,
                 speeds=router.speeds,
                 knowledge=router,
+                l2=self.budget.l2,
                 clock=self._clock,
             )
             router.listen(self.peer_load)
@@ -249,6 +249,18 @@ class Together:
             observe_lookup_s=self._looked_up,
         )
 
+    def _make_budget(self) -> IndexBudget:
+        settings = self._settings
+        estimates_l2 = settings.l2 == "estimate" and self._kind == "gateway"
+        return IndexBudget(
+            self.events.indexer,
+            self.memory,
+            self._routed,
+            limit_mb=settings.index_memory_mb,
+            clock=self._clock,
+            l2=L2Estimate(ttl_s=settings.l2_ttl_s) if estimates_l2 else None,
+        )
+
     def _make_events(self, wall_clock: Callable[[], float]) -> EventFollowing:
         secret = self.secret
         return EventFollowing(
@@ -311,6 +323,8 @@ class Together:
         _LOGGER.log(level, "another hash secret is in use: %s", self.secret.id)
         for replica in self._pool.replicas:
             self._routed.drop(replica.key)
+        if self.budget.l2 is not None:
+            self.budget.l2.clear()
         self.remote.forget_registries()
         self.events.indexer.use_secret(self.secret.value, self.secret.id)
 

@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import fields
+from math import isfinite
 
 from router_strategies._types import REASONS, Candidate, Choice, Cost, RouteRequest, Strategy
 
@@ -50,15 +51,21 @@ def load(name: str, options: Mapping[str, object] | None = None) -> Strategy:
     """Build a strategy. Raises ``ValueError`` for an unknown name, an unknown option or a wrong value."""
     known = canonical(name)
     cls = importlib.import_module(f"{__name__}.{known}").STRATEGY
-    allowed = [field.name for field in fields(cls) if field.init]
-    for option in options or {}:
-        if option not in allowed:
-            raise ValueError(f"{known} has no option {option!r}; it has {', '.join(allowed) or 'none'}")
+    usual = {field.name: field.default for field in fields(cls) if field.init}
+    for option, value in (options or {}).items():
+        if option not in usual:
+            raise ValueError(f"{known} has no option {option!r}; it has {', '.join(usual) or 'none'}")
+        if isinstance(usual[option], float) and not _is_number(value):
+            raise ValueError(f"{known}: {option} must be a number, not {value!r}")
     try:
         strategy: Strategy = cls(**(options or {}))
     except TypeError as error:
         raise ValueError(f"{known}: {error}") from error
     return strategy
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def _squeeze(name: str) -> str:

@@ -30,18 +30,24 @@ class Rates:
     step_s: float = 0.012  # t0: base time of one engine step
     l1_tokens_s: float = 120_000.0  # R1
     l2_tokens_s: float = 34_000.0  # R2
+    l2_fixed_s: float = 0.1  # F2: until the first token from shared storage is there
+    l2_least_tokens: float = 1_000.0  # fewer are not worth the way: no estimate of L2 counts for them
+    decoding_s: float = 0.0002  # d: what each sequence adds that decodes there meanwhile
     calibration: float = 1.0  # c: actual over predicted seconds
 
 
-def prefill_seconds(work: Work, rates: Rates, speed: float = 1.0) -> float:
-    """x: ``c * [u/P * (1 + (h + u/2)/K) + t0 + n1/R1 + n2/R2] / speed``."""
+def prefill_seconds(work: Work, rates: Rates, speed: float = 1.0, decoding: int = 0) -> float:
+    """x: ``c * [u/P * (1 + (h + u/2)/K) + t0 + n1/R1 + n2/R2 + d*decoding] / speed``, and F2 where anything comes from
+    L2. ``decoding``: sequences past their first token.
+    """
     uncached, cached, from_l1, from_l2 = work
     attention = 1.0 + (cached + uncached / 2) / rates.doubling_tokens
     seconds = (
         uncached / rates.prefill_tokens_s * attention
         + rates.step_s
+        + rates.decoding_s * decoding
         + from_l1 / rates.l1_tokens_s
-        + from_l2 / rates.l2_tokens_s
+        + (rates.l2_fixed_s + from_l2 / rates.l2_tokens_s if from_l2 else 0.0)
     )
     return rates.calibration * seconds / speed
 

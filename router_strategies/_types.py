@@ -18,7 +18,8 @@ class Candidate:
     Tokens are prompt tokens. ``l0_tokens``, ``l1_tokens`` and ``l2_tokens`` are disjoint: what the replica
     would take from its GPU, then from its host memory, then from shared storage, as far as events tell
     (confirmed). ``expected_tokens`` adds prompts on their way to it whose blocks no event confirmed yet, and
-    is what strategies decide by.
+    is what strategies decide by. ``l2_estimate`` are further tokens that it most likely can load from shared storage,
+    by an estimate; they make ``prefill_s`` less, and nothing else.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Candidate:
     reported_age_s: float = -1.0
     sharing: int = 0  # requests in flight here that share the deepest matched block
     speed: float = 1.0  # configured prefill rate relative to the other replicas
+    l2_estimate: int = 0
 
 
 class RouteRequest(NamedTuple):
@@ -78,8 +80,9 @@ REASONS = (
     "rotation",
     "least_loaded",
     "prefix",  # the longest known prefix decided
-    "spill",  # a longer prefix was elsewhere, and too busy
+    "spill",  # a longer prefix, or the session's home, was elsewhere, and too busy
     "cost",  # least cost; the prefix gave no difference
+    "session",  # its session's home
     "response",  # it keeps the response that the request refers to: no strategy's, the router's own
 )
 

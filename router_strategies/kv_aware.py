@@ -4,8 +4,9 @@
 
 x: seconds of prefill and loading for what the replica lacks. W: seconds already promised there. M: a guard for its KV
 memory. g weighs a cached token beyond its own seconds: each uncached token evicts another and makes a duplicate. A
-prefix that several requests in flight share may be copied while the fleet has time: what another replica would have
-to recompute is then discounted. The least cost wins, ties at random.
+prefix that several requests in flight share may be copied while the fleet has time: the seconds that another replica
+would have to spend beyond the holder's are divided by 1 + hot_gain * time * (requests that share it - 1). ``time`` is 1
+up to half of what the fleet can prefill and 0 at its limit. The least cost wins, ties at random.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from router_strategies._types import Candidate, Choice, Cost, RouteRequest, Stra
 
 @dataclass(slots=True)
 class KvAware(Strategy):
-    """``cached_weight`` is g. ``hot_gain``: discount per request that shares the prefix, at an idle fleet; 0 turns it
-    off. ``memory_guard`` scales M. ``seed`` makes random ties repeatable.
+    """``cached_weight`` is g. ``hot_gain``: discount for each further request that shares the prefix, while the fleet
+    has time; 0 turns it off. ``memory_guard`` scales M. ``seed`` makes random ties repeatable.
     """
 
     cached_weight: float = 2.0
@@ -64,8 +65,8 @@ class KvAware(Strategy):
     def _hot_discount(self, request: RouteRequest, holder: Candidate) -> float:
         if holder.sharing < 2:
             return 1.0
-        idle = 1.0 - min(max(request.utilisation, 0.0), 1.0)
-        return 1.0 + self.hot_gain * idle**2 * (holder.sharing - 1)
+        time = min(1.0, max(0.0, 2.0 * (1.0 - request.utilisation)))
+        return 1.0 + self.hot_gain * time * (holder.sharing - 1)
 
     def _cost(self, candidate: Candidate, holder_s: float, discount: float) -> float:
         cost_s = candidate.promised_s + self._own_s(candidate, holder_s, discount)

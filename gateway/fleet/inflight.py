@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.fleet.prefill_sample import PrefillSample, PrefillWork
+from gateway.fleet.prefill_timer import PrefillTimer
 from router_strategies._cost import promised_seconds
 
 
@@ -15,7 +17,7 @@ class InFlight:
     """Made on dispatch, closed once. Another gateway's is booked as ours are: the replica serves them alike."""
 
     promised_s: float  # x, as promised to the replica
-    unscaled_s: float  # x without trust and without calibration: what calibration compares with
+    unscaled_s: float  # x without trust and without calibration, for gateways that know no rates but this
     uncached_tokens: int
     kv_blocks: float  # blocks the request is expected to hold beside those it shares
     streamed: bool
@@ -24,19 +26,12 @@ class InFlight:
     first_byte_s: float | None = None
     ours: bool = True  # sent by this process
     asks_engine: bool = True  # False: that it is answered shows only that the server's process lives
+    work: PrefillWork | None = None  # what it asks of the replica; None: not known, or its first token cannot be seen
 
     @property
     def answer_blocks(self) -> float:
         """Blocks that its answer is expected to fill."""
         return max(0.0, self.kv_blocks - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillSample:
-    """A prefill whose seconds were seen, beside what was predicted (uncalibrated)."""
-
-    actual_s: float
-    unscaled_s: float
 
 
 class Workload:
@@ -48,6 +43,7 @@ class Workload:
     def __init__(self) -> None:
         self.inflight = 0
         self.own_inflight = 0
+        self.ended = 0  # requests, since it began
         self.pending_tokens = 0  # uncached prompt tokens of requests without a first token
         self.kv_blocks = 0.0  # blocks that requests in flight are expected to hold beside those they share
         self._requests: set[InFlight] = set()
@@ -55,7 +51,7 @@ class Workload:
         self._own_pending = 0
         self._pending_s = 0.0
         self._last_first_token_s = float("-inf")
-        self._unseen_until_s = float("-inf")  # when the last prefill whose end nobody sees is estimated to end
+        self._timer = PrefillTimer()
         self._next_expiry_s = float("inf")
 
     @property
@@ -96,53 +92,47 @@ class Workload:
         self.pending_tokens += request.uncached_tokens
         if not request.streamed:
             self._next_expiry_s = min(self._next_expiry_s, request.prefill_until_s)
-            self._unseen_until_s = max(self._unseen_until_s, request.prefill_until_s)
+            self._timer.unseen(request.prefill_until_s)
 
     def first_byte(self, request: InFlight, now: float) -> PrefillSample | None:
-        """The first body byte came. A sample only where the prefill's start is known: our own, streamed, the oldest,
-        and behind none whose end was not seen.
-        """
+        """The first body byte came. A sample where prefills, maybe of several requests, are known from start to end."""
         if request.first_byte_s is not None or request not in self._requests:
             return None
         request.first_byte_s = now
-        sample = self._sample(request, now)
-        if self._settle(request):
-            self._last_first_token_s = now
-        return sample
+        self._expire(now)
+        if request not in self._pending:
+            return None
+        oldest, decoding = next(iter(self._pending)), self.decoding
+        self._settle(request)
+        self._last_first_token_s = now
+        return self._timer.first_byte(request, oldest, decoding=decoding, others_wait=bool(self._pending), now=now)
 
     def end(self, request: InFlight) -> bool:
         """The attempt is over, however. ``False`` if it was already."""
         if request not in self._requests:
             return False
-        self._settle(request)
+        if request in self._pending:
+            is_oldest = next(iter(self._pending)) is request
+            self._settle(request)
+            if is_oldest:
+                self._timer.gone(others_wait=bool(self._pending))
         self._requests.remove(request)
         self.inflight -= 1
         self.own_inflight -= request.ours
+        self.ended += 1
         self.kv_blocks = self.kv_blocks - request.kv_blocks if self._requests else 0.0
         return True
 
     def told_late(self, now: float) -> None:
         """Another gateway's prefill began or ended unnoticed: whatever may have waited behind it is no sample."""
-        self._unseen_until_s = max(self._unseen_until_s, now)
+        self._timer.unseen(now)
 
-    def _sample(self, request: InFlight, now: float) -> PrefillSample | None:
-        is_timed = request.ours and request.streamed
-        if not is_timed or next(iter(self._pending), None) is not request:
-            return None
-        started_s = max(request.dispatched_s, self._last_first_token_s)
-        if started_s < self._unseen_until_s:
-            return None  # it may have waited behind a prefill whose end nobody saw
-        return PrefillSample(now - started_s, request.unscaled_s)
-
-    def _settle(self, request: InFlight) -> bool:
-        if request not in self._pending:
-            return False
+    def _settle(self, request: InFlight) -> None:
         del self._pending[request]
         self._own_pending -= request.ours
         self.pending_tokens -= request.uncached_tokens
         # An empty queue is exactly 0: rounding must not pile up over millions of requests.
         self._pending_s = self._pending_s - request.promised_s if self._pending else 0.0
-        return True
 
     def _expire(self, now: float) -> None:
         """Plain answers whose prefill is estimated to have ended hold no promise any more."""

@@ -60,6 +60,14 @@ class LoadReport:
         after = (later.generated_tokens, later.prefix_queries, later.prefix_hits)
         return any(was is not None and is_ is not None and is_ < was for was, is_ in zip(before, after))
 
+    def is_standing(self, later: LoadReport) -> bool:
+        """Whether the engine made no step until ``later``. vLLM renews what it tells with its steps only: after all
+        its requests were aborted it makes none, and tells of them until the next one comes.
+        """
+        before = (self.running, self.waiting, self.kv_usage, self.generated_tokens, self.prefix_queries)
+        after = (later.running, later.waiting, later.kv_usage, later.generated_tokens, later.prefix_queries)
+        return later.generated_tokens is not None and before == after
+
 
 @dataclass(frozen=True, slots=True)
 class ServerReport:

@@ -123,6 +123,8 @@ class Probes:
 
         ``models``: if they were asked for already.
         """
+        for replica in server.replicas:
+            replica.asked()
         report = await pages.metrics()
         if models is None:
             models = await pages.models()
@@ -148,6 +150,8 @@ class Probes:
             if (rank_report := report.ranks.get(replica.key.rank)) is not None:
                 replaced = replaced or replica.report.is_older_process(rank_report)
                 replica.reported(rank_report, now)
+            else:
+                replica.unreported(now)
         if report.process_start_s is not None:
             self._pool.process_started(server, report.process_start_s, now)
         elif replaced:

@@ -6,39 +6,59 @@ known to be faster or slower says so in its configuration.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from gateway.fleet.inflight import PrefillSample
+from gateway.fleet.prefill_sample import PrefillSample
+from gateway.fleet.rate_estimator import LearnedRate, Learning, RateEstimator
 from router_strategies._cost import Rates
 
-_FORGETTING = 0.995
 _DECODE_WEIGHT = 0.02
-_LEAST_CALIBRATION, _MOST_CALIBRATION = 0.001, 1000.0
+_REQUEST_WEIGHT = 0.02
+
+
+class TypicalRequest(NamedTuple):
+    """Means over the requests that were sent: seconds of prefill at speed 1.0, and tokens to compute."""
+
+    prefill_s: float
+    tokens: float
 
 
 class Speeds:
-    """Calibration of prefill seconds and the mean time and length of decoding."""
+    """Rates of prefill and loading, and the mean time and length of decoding."""
 
-    def __init__(self, prior: Rates | None = None, *, prior_s: float = 1.0, decode_s: float = 5.0) -> None:
-        """``prior_s``: how many seconds of prefill the prior weighs. ``decode_s``: the prior of :attr:`decode_s`."""
-        self._rates = prior or Rates()
-        self._actual_s = self._predicted_s = prior_s
-        self.samples = 0
+    def __init__(self, prior: Rates | None = None, *, learning: Learning | None = None, decode_s: float = 5.0) -> None:
+        """``prior``: of a replica of speed 1.0. ``decode_s``: the prior of :attr:`decode_s`."""
+        self._estimator = RateEstimator(prior or Rates(), learning or Learning())
         self.decode_s = decode_s  # mean seconds from first to last token
         self.output_tokens = 256.0  # mean
+        self.typical: TypicalRequest | None = None  # None: none was sent
 
     @property
     def rates(self) -> Rates:
-        return self._rates
+        return self._estimator.rates
 
-    def prefill_seen(self, sample: PrefillSample) -> None:
-        if sample.unscaled_s <= 0 or sample.actual_s < 0:
+    @property
+    def samples(self) -> int:
+        """Of prefills, by now."""
+        return self._estimator.samples
+
+    def learned(self) -> Iterator[LearnedRate]:
+        """Every rate beside its prior, for people."""
+        return self._estimator.learned()
+
+    def prefill_seen(self, sample: PrefillSample, now: float) -> None:
+        self._estimator.seen(sample, now)
+
+    def sent(self, prefill_s: float, tokens: float) -> None:
+        """A request was. ``prefill_s``: predicted, at speed 1.0."""
+        if self.typical is None:
+            self.typical = TypicalRequest(prefill_s, tokens)
             return
-        self._actual_s = self._actual_s * _FORGETTING + sample.actual_s
-        self._predicted_s = self._predicted_s * _FORGETTING + sample.unscaled_s
-        self.samples += 1
-        ratio = self._actual_s / self._predicted_s
-        self._rates = replace(self._rates, calibration=min(max(ratio, _LEAST_CALIBRATION), _MOST_CALIBRATION))
+        mean_s, mean_tokens = self.typical
+        self.typical = TypicalRequest(
+            mean_s + _REQUEST_WEIGHT * (prefill_s - mean_s), mean_tokens + _REQUEST_WEIGHT * (tokens - mean_tokens)
+        )
 
     def decode_seen(self, seconds: float) -> None:
         self.decode_s += _DECODE_WEIGHT * (seconds - self.decode_s)

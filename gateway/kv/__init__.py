@@ -11,6 +11,7 @@ applier           events -> index: resolver knows what a hash means, ownership c
 index             PrefixIndex, the protocol; memory_index over owner_masks: the one in this process; tee: several
 index_budget      keeps all of it within a bound of memory; thinning: gives up what helps least
 routed            prompts sent whose blocks no event confirmed yet; expected_blocks: those of one replica
+l2_estimate       what most likely lies in storage shared by all replicas, which no event tells
 salted_prompts    what publishers that tell no cache salt must not be believed of
 tiers             L0, L1, L2, and tokens per tier
 """

@@ -21,6 +21,15 @@ from gateway.kv.tiers import Tier
 
 _ReplicaValue = Callable[[Replica], float | None]
 
+_RATES = {
+    "prefill_tokens_s": ("prefill_tokens_per_second", "prompt tokens computed a second, without attention"),
+    "doubling_tokens": ("prefill_doubling_tokens", "context at which attention doubles a token's time"),
+    "step_s": ("prefill_step_seconds", "base time of an engine step"),
+    "l1_tokens_s": ("l1_tokens_per_second", "tokens loaded a second from host memory"),
+    "l2_tokens_s": ("l2_tokens_per_second", "tokens loaded a second from shared storage"),
+    "decoding_s": ("decoding_seconds", "what each sequence that decodes adds to a prefill"),
+}
+
 
 class FleetMetrics(Collector):
     """A collector for prometheus_client. Register it once."""
@@ -58,6 +67,9 @@ class FleetMetrics(Collector):
         yield from self._events()
         yield from self._memory()
         yield _gauge("prefill_calibration", "Actual over predicted prefill seconds", self._speeds.rates.calibration)
+        for rate in self._speeds.learned():
+            name, doc = _RATES[rate.name]
+            yield _gauge(name, f"Learned of replicas of speed 1: {doc}", rate.value)
         dropped = _counter("access_log_lines_dropped", "Lines that standard output did not take in time")
         dropped.add_metric((), self._log_lines_dropped())
         yield dropped
@@ -72,6 +84,9 @@ class FleetMetrics(Collector):
         yield _gauge("index_bytes", "Memory of all that is known of caches, estimated", budget.used_bytes)
         if budget.limit_bytes is not None:
             yield _gauge("index_bytes_limit", "What that may be", budget.limit_bytes)
+        if budget.l2 is not None:
+            yield _gauge("l2_estimated_chunks", "Chunks held to lie in L2, by an estimate", budget.l2.chunks)
+            yield _gauge("l2_estimate_holds", "0..1: share found of what was estimated", budget.l2.holds(self._clock()))
         given_up = _counter("index_given_up", "Entries that were given up to stay below it, by kind", "kind")
         for kind, count in budget.given_up.items():
             given_up.add_metric((kind,), count)

@@ -6,9 +6,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from select import PIPE_BUF
-from typing import TextIO
+from typing import Protocol
 
 _REST_S = 0.01
+
+
+class Sink(Protocol):
+    """What takes lines: a text stream, or as much of one."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
 
 
 class LineWriter:
@@ -23,7 +31,7 @@ class LineWriter:
 
     def __init__(
         self,
-        out: TextIO,
+        out: Sink,
         *,
         most_queued: int = 10_000,
         close_timeout_s: float = 2.0,
@@ -53,11 +61,12 @@ class LineWriter:
         if not self._due.is_set():  # asking costs less than setting it again
             self._due.set()
 
-    def close(self) -> None:
-        """No line after this one."""
+    def close(self) -> bool:
+        """No line after this one. Whether all that could be written was, and nobody writes any more."""
         self._ending.set()
         self._due.set()
         self._thread.join(self._close_timeout_s)
+        return not self._thread.is_alive()
 
     def _write_all(self) -> None:
         open_ = True

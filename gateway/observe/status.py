@@ -12,6 +12,7 @@ from gateway.fleet.speeds import Speeds
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.tiers import Tier
+from gateway.observe.speeds_page import speeds_page
 
 
 class Status:
@@ -57,7 +58,6 @@ class Status:
 
     def status(self) -> dict[str, object]:
         """The whole gateway."""
-        rates = self._speeds.rates
         return {
             "version": __version__,
             "uptime_s": round(self._clock() - self._started_s, 1),
@@ -66,13 +66,7 @@ class Status:
             "models": dict(self._tokenizers()),
             "index": dict(self._shared()),
             "orders": dict(self._orders()),
-            "speeds": {
-                "calibration": round(rates.calibration, 4),
-                "samples": self._speeds.samples,
-                "prefill_tokens_s": rates.prefill_tokens_s,
-                "decode_s": round(self._speeds.decode_s, 3),
-                "output_tokens": round(self._speeds.output_tokens, 1),
-            },
+            "speeds": speeds_page(self._speeds, self._clock()),
             **{name: part() for name, part in self._more.items()},
             "replicas": self.replicas(),
             "settings": dict(self._settings),

@@ -29,6 +29,8 @@ def truth_page(counts: PredictionCounts, evidence: Evidence | None) -> dict[str,
     if counts.by_source[USAGE] or counts.by_source[COUNTERS]:
         page["coverage"] = {source: round(counts.coverage(source), 4) for source in _SOURCES}
         page["accuracy"] = _accuracy(counts)
+    if counts.estimated_tokens:
+        page["l2_estimate"] = _l2_estimate(counts)
     if evidence is not None:
         page["lately"] = _lately(evidence)
     return page
@@ -61,6 +63,15 @@ def _accuracy(counts: PredictionCounts) -> dict[str, object]:
     }
 
 
+def _l2_estimate(counts: PredictionCounts) -> dict[str, object]:
+    """How far the estimate held: what was found of what was estimated, where usage told."""
+    return {
+        "tokens": counts.estimated_tokens,
+        "compared_tokens": counts.estimated_compared_tokens,
+        "found_tokens": counts.estimated_found_tokens,
+    }
+
+
 def _lately(evidence: Evidence) -> dict[str, object]:
     """What tells of the recent past: of about the last 64 requests of each gateway at most."""
     return {
@@ -78,7 +89,7 @@ def _lately(evidence: Evidence) -> dict[str, object]:
 
 def _counts_of(page: Mapping[str, Any]) -> PredictionCounts:
     """What :func:`truth_page` made a page of. Without an accuracy nothing was verified, so there is none to count."""
-    accuracy = page.get("accuracy", {})
+    accuracy, estimate = page.get("accuracy", {}), page.get("l2_estimate", {})
     return PredictionCounts(
         by_source=Counter(page["requests"]),
         prompt_tokens=Counter(page["prompt_tokens"]),
@@ -92,6 +103,9 @@ def _counts_of(page: Mapping[str, Any]) -> PredictionCounts:
         miscounted=page["miscounted"],
         confirmed=page["confirmed"],
         unconfirmed=Counter(page["unconfirmed"]),
+        estimated_tokens=estimate.get("tokens", 0),
+        estimated_compared_tokens=estimate.get("compared_tokens", 0),
+        estimated_found_tokens=estimate.get("found_tokens", 0),
     )
 
 

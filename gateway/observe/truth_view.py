@@ -52,6 +52,18 @@ def _of_all(total: PredictionCounts) -> Iterable[Metric]:
         family.add_metric(("predicted",), total.predicted_tokens[source])
         family.add_metric(("actual",), total.actual_tokens[source])
         yield family
+    yield from _of_the_estimate(total)
+
+
+def _of_the_estimate(total: PredictionCounts) -> Iterable[Metric]:
+    """No predictions: what was expected of L2 without being told."""
+    tokens = _counter("l2_estimated_tokens", "Prompt tokens that were to come from L2, by an estimate")
+    tokens.add_metric((), total.estimated_tokens)
+    yield tokens
+    compared = _counter("l2_estimated_tokens_compared", "The same where usage told what was found", "side")
+    compared.add_metric(("estimated",), total.estimated_compared_tokens)
+    compared.add_metric(("actual",), total.estimated_found_tokens)
+    yield compared
 
 
 def _of_replicas(by_replica: Mapping[str, PredictionCounts]) -> Iterable[Metric]:

@@ -79,7 +79,7 @@ class InferenceRequest:
         content_type: bytes = b"",
         response_id: str = "",
     ) -> Self:
-        """``kind``: of the route. ``session``: from a header; it wins over the body's ``session_id``.
+        """``kind``: of the route. ``session``: from a header; it wins over what the body names.
         ``response_id``: from the path.
 
         Raises :class:`BadRequest` if the body cannot be read: no JSON object, or of audio no multipart form. A route
@@ -213,7 +213,7 @@ class InferenceRequest:
         """The fields that all share."""
         self.model = _model(body)
         self.stream = body.flag("stream", default=False)
-        self.session = session or body.text("session_id")
+        self.session = session or _session(body)
         self.size = body.size
         self.is_outline = body.is_outline
 
@@ -273,6 +273,16 @@ def _model(body: JsonBody) -> str:
     if not isinstance(model, str) or not is_unicode(model):
         raise BadRequest("'model' must be a string.", param="model")
     return model
+
+
+def _session(body: JsonBody) -> str:
+    """What a body calls its session, else what comes nearest to one: all of one cache key's, or of one user's."""
+    named = body.text("session_id") or body.text("prompt_cache_key") or body.text("user")
+    if named:
+        return named
+    metadata = body.get("metadata")  # Anthropic's has the user, and some agents' the session
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    return user if isinstance(user, str) and is_unicode(user) else ""
 
 
 def _asks_for_usage(options: object) -> bool:

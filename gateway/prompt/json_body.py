@@ -40,6 +40,9 @@ class _Outline(msgspec.Struct):
     stream: Raw = _NO_VALUE
     stream_options: Raw = _NO_VALUE
     session_id: Raw = _NO_VALUE
+    prompt_cache_key: Raw = _NO_VALUE
+    user: Raw = _NO_VALUE
+    metadata: Raw = _NO_VALUE
     previous_response_id: Raw = _NO_VALUE
     max_tokens: Raw = _NO_VALUE
     max_completion_tokens: Raw = _NO_VALUE

@@ -6,6 +6,7 @@ prompt_reading  its prompt: tokens, hashes, who holds them
 candidates      replicas as strategies see them
 decision        which replica, and why: headers, log fields
 explanation     what would be decided now, with every number behind it
+onlookers       who sees each first choice: shadow (strategies asked and not heeded), recorder (a decision_record of it)
 attempt         one try at one replica, booked and released once
 claim           what was predicted of it; truth: what became of that, by replica: replica_truth, prediction_counts,
                 counter_window (by its metrics), confirmations (by its events)

@@ -11,6 +11,7 @@ from gateway.fleet.outcome import Outcome
 from gateway.fleet.replica import Replica
 from gateway.fleet.response_home import Home
 from gateway.fleet.speeds import Speeds
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.routed import Routed
 from gateway.router.claim import Claim
 from gateway.router.decision import Decision
@@ -31,6 +32,7 @@ class Books(NamedTuple):
     listener: DispatchListener
     clock: Callable[[], float]
     homes: ResponseHomes
+    l2: L2Estimate | None = None
 
 
 class Attempt:
@@ -92,7 +94,7 @@ class Attempt:
                 self._replica.server.answered(now, self._inflight.dispatched_s)
             self._books.listener.first_byte(self._inflight, sample)
         if sample is not None:
-            self._books.speeds.prefill_seen(sample)
+            self._books.speeds.prefill_seen(sample, now)
 
     def responded(self, response_id: str) -> None:
         """The server's answer has this id: what refers to it must reach the same server, if it is kept there."""
@@ -112,6 +114,8 @@ class Attempt:
             if usage is not None:
                 answer_blocks = usage.completion_tokens / self._routed_entry.block_size
             books.routed.end(self._routed_entry, now=now, keep=keep, answer_blocks=answer_blocks)
+            if books.l2 is not None and outcome is Outcome.OK:
+                books.l2.finished(self._routed_entry.blocks, self._routed_entry.block_size, now=now)
         books.listener.ended(inflight, keep)
         asked = inflight.asks_engine
         self._replica.server.attempt_ended(

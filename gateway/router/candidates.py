@@ -7,20 +7,22 @@ from typing import Protocol
 
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
-from gateway.fleet.speeds import Speeds
+from gateway.fleet.speeds import Speeds, TypicalRequest
+from gateway.fleet.strangers import Strangers
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import TierTokens
 from gateway.router.prepared import Prepared
 from router_strategies import Candidate
-from router_strategies._cost import Work, prefill_seconds
+from router_strategies._cost import Rates, Work, prefill_seconds
 
 _NOTHING = TierTokens()
+_NO_REQUEST = TypicalRequest(0.0, 0.0)  # was sent yet
 
 
 # Tokens held in L0, L1 and L2; the longer of them all and what is on its way; and what a request therefore costs there:
-# seconds of prefill at speed 1.0, and tokens to compute.
-_Credit = tuple[int, int, int, int, float, float]
+# seconds of prefill at speed 1.0, and tokens to compute; and tokens that it is estimated to load beside all that.
+_Credit = tuple[int, int, int, int, float, float, int]
 
 
 class EventKnowledge(Protocol):
@@ -78,7 +80,9 @@ class Candidates:
         expected, confirmed = self._expected(prepared, replicas, now), prepared.confirmed
         stats_of, block_size_of, in_flight_of = self._events.stats, self._block_sizes.of, self._routed.in_flight
         output_tokens, decode_s = prepared.output_tokens(self._speeds.output_tokens), self._speeds.decode_s
+        decoding_s = self._speeds.rates.calibration * self._speeds.rates.decoding_s
         known: dict[tuple[TierTokens, int, float], _Credit] = {}  # those that hold equally much cost equally much
+        typical = self._speeds.typical or _NO_REQUEST
         candidates = []
         for replica in replicas:
             key, workload, speed = replica.key, replica.workload, replica.speed
@@ -87,9 +91,10 @@ class Candidates:
             block_size = block_size_of(replica, stats)
             holds = confirmed.get(key, _NOTHING), expected.get(key, 0), trust
             if (credit := known.get(holds)) is None:
-                credit = known[holds] = self._credit(prepared.work_tokens, *holds)
-            l0, l1, l2, tokens, prefill_s, uncached = credit
+                credit = known[holds] = self._credit(prepared, *holds)
+            l0, l1, l2, tokens, prefill_s, uncached, l2_estimate = credit
             waiting, running, kv_usage = replica.reported_load
+            decoding = workload.decoding
             candidates.append(
                 Candidate(
                     replica.id,
@@ -98,12 +103,12 @@ class Candidates:
                     l2,
                     tokens,
                     trust,
-                    prefill_s / speed,
+                    (prefill_s + decoding_s * decoding) / speed,
                     workload.promised_s(now),
                     workload.kv_blocks + len(in_flight),
                     (uncached + output_tokens) / block_size + 1,
                     replica.kv_blocks,
-                    workload.decoding,
+                    decoding,
                     decode_s,
                     workload.inflight,
                     workload.pending_tokens,
@@ -113,8 +118,11 @@ class Candidates:
                     -1.0 if replica.reported_s is None else now - replica.reported_s,
                     _sharing(in_flight, prepared.chains.get(block_size, ()), tokens // block_size) if tokens else 0,
                     speed,
+                    l2_estimate,
                 )
             )
+            if replica.strangers is not None:
+                _add_strangers(candidates[-1], replica.strangers, typical, decoding_s)
         return candidates
 
     def priced(self, prepared: Prepared, replica: Replica, now: float) -> Candidate:
@@ -124,16 +132,34 @@ class Candidates:
         prefill_s = prefill_seconds(Work(prepared.work_tokens, 0), self._speeds.rates, replica.speed)
         return Candidate(replica.id, prefill_s=prefill_s, speed=replica.speed)
 
-    def _credit(self, work_tokens: int, held: TierTokens, routed: int, trust: float) -> _Credit:
+    def _credit(self, prepared: Prepared, held: TierTokens, routed: int, trust: float) -> _Credit:
+        rates, estimate = self._speeds.rates, prepared.l2_estimate
         l0, l1, l2 = split = held.split()
-        work = credited_work(work_tokens, split, routed, trust)
-        tokens = max(l0 + l1 + l2, routed)
-        return l0, l1, l2, tokens, prefill_seconds(work, self._speeds.rates), work.uncached
+        work = credited_work(prepared.work_tokens, split, routed, trust)
+        tokens, seconds = max(l0 + l1 + l2, routed), prefill_seconds(work, rates)
+        if estimate and (loading := loading_work(work, estimate, rates)) is not None:
+            loading_s = prefill_seconds(loading, rates)
+            if loading_s < seconds:
+                return l0, l1, l2, tokens, loading_s, work.uncached, max(0, estimate - tokens)
+        return l0, l1, l2, tokens, seconds, work.uncached, 0
 
     def _expected(self, prepared: Prepared, replicas: Sequence[Replica], now: float) -> Mapping[ReplicaKey, int]:
         if not prepared.matchable:
             return {}
         return self._routed.match(prepared.matchable, [replica.key for replica in replicas], now=now)
+
+
+def _add_strangers(candidate: Candidate, strangers: Strangers, typical: TypicalRequest, decoding_s: float) -> None:
+    """Requests that others sent count as ours do, each like ours on the average."""
+    decoding, waiting = strangers
+    prefill_s, tokens = typical
+    candidate.decoding += decoding
+    candidate.prefill_s += decoding_s * decoding / candidate.speed
+    candidate.inflight += decoding + int(waiting)
+    candidate.inflight_tokens += int(waiting * tokens)
+    candidate.promised_s += waiting * prefill_s / candidate.speed
+    reported = candidate.kv_usage * candidate.kv_blocks_capacity
+    candidate.kv_blocks_used = max(candidate.kv_blocks_used, reported)
 
 
 def _sharing(in_flight: Mapping[int, int], chain: Sequence[int], depth: int) -> int:
@@ -151,3 +177,15 @@ def credited_work(prompt_tokens: int, confirmed: tuple[int, int, int], routed: i
     if routed > believed:
         return Work(prompt_tokens - routed if prompt_tokens > routed else 0.0, routed)
     return Work(prompt_tokens - believed if prompt_tokens > believed else 0.0, believed, l1 * trust, l2 * trust)
+
+
+def loading_work(work: Work, estimate: int, rates: Rates) -> Work | None:
+    """``work``, if all that lies in L2 by an ``estimate`` is loaded beside what is held; ``None``: not worth the way.
+
+    Tokens from the prompt's first on. They are credited whole: there is no replica whose events could be doubted.
+    """
+    loaded = estimate - work.cached
+    if loaded <= 0 or loaded < rates.l2_least_tokens:
+        return None
+    uncached, cached, from_l1, from_l2 = work
+    return Work(max(0.0, uncached - loaded), cached + loaded, from_l1, from_l2 + loaded)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.kv.tiers import TierTokens
+from gateway.router.decision_record import DecisionRecord
 
 
 class Stages(NamedTuple):
@@ -22,7 +23,9 @@ class Decision:
 
     ``reason`` is one of ``router_strategies.REASONS``; ``prompt_reason`` is "" or why the prompt's tokens are unknown
     or were got in an unusual way, ``index_reason`` "" or why more may be held than is known. ``incomparable``: "" or
-    why vLLM's count of cached tokens would mean something else. Never changed; frozen it would be dear to make.
+    why vLLM's count of cached tokens would mean something else. ``record``: of the request's first attempt, where such
+    are kept. ``l2_estimate``: tokens beyond all that, which it most likely can load from shared storage. Never
+    changed; frozen it would be dear to make.
     """
 
     replica_id: str
@@ -41,6 +44,8 @@ class Decision:
     candidates: int
     stages: Stages
     knows_beginning_only: bool = False  # of the prompt
+    record: DecisionRecord | None = None
+    l2_estimate: int = 0
 
     @property
     def reasons(self) -> str:
@@ -53,7 +58,8 @@ class Decision:
     def matched(self) -> str:
         """``prompt=1925,l0=640,l1=0``: disjoint tokens; what is not known is left out.
 
-        ``known=1925`` instead of ``prompt=``: the prompt has more tokens than the gateway can know.
+        ``known=1925`` instead of ``prompt=``: the prompt has more tokens than the gateway can know. ``l2=`` is what
+        events tell, ``l2_estimate=`` what no event told.
         """
         if not self.prompt_tokens:
             return ""
@@ -64,7 +70,14 @@ class Decision:
             parts += f",l0={from_l0}"
         if a1 is not None:
             parts += f",l1={from_l1}"
-        return f"{parts},l2={from_l2}" if a2 is not None else parts
+        if a2 is not None:
+            parts += f",l2={from_l2}"
+        return f"{parts},l2_estimate={self.l2_estimate}" if self.l2_estimate else parts
+
+    def found_in_l2(self, cached_tokens: int) -> int:
+        """How many of the tokens estimated to be in L2 were cached indeed: what is beyond all that was known of."""
+        beyond = cached_tokens - max(self.confirmed.usable, self.expected_tokens)
+        return min(self.l2_estimate, beyond) if beyond > 0 else 0
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The receipt, as answer headers."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gateway.fleet.inflight import InFlight, PrefillSample
+from gateway.fleet.inflight import InFlight
+from gateway.fleet.prefill_sample import PrefillSample
 from gateway.fleet.replica import Replica
 
 

@@ -112,7 +112,8 @@ class Explanation:
 
     def _prompt(self) -> dict[str, object]:
         """``matchable``: the blocks that a cache can spare, without the one that holds the last token. ``complete``
-        is false where only the beginning of the prompt is known.
+        is false where only the beginning of the prompt is known. ``l2_estimate``: tokens from the first on that most
+        likely lie in shared storage, worth loading or not.
         """
         prepared = self.prepared
         return {
@@ -123,6 +124,7 @@ class Explanation:
             "blocks": {str(size): len(chain) for size, chain in sorted(prepared.chains.items())},
             "matchable": {str(size): len(chain) for size, chain in sorted(prepared.matchable.items())},
             "index_reason": prepared.index_reason,
+            "l2_estimate": prepared.l2_estimate,
             "took_s": {name: round(seconds, 6) for name, seconds in prepared.stages._asdict().items()},
         }
 
@@ -133,6 +135,7 @@ class Explanation:
             "replica": replica.id,
             "confirmed": known_tiers(self.prepared.confirmed.get(replica.key, _NOTHING)),
             "expected_tokens": seen.expected_tokens,
+            "l2_estimate": seen.l2_estimate,
             "trust": round(seen.trust, 4),
             "trust_reason": "events are not followed" if stats is None else stats.trust_reason,
             "prefill_s": round(seen.prefill_s, 6),
@@ -160,6 +163,7 @@ class Explanation:
             "reason": decision.reasons,
             "matched": decision.matched,
             "expected_tokens": decision.expected_tokens,
+            "l2_estimate": decision.l2_estimate,
             "uncached_tokens": decision.uncached_tokens,
             "prefill_s": round(decision.prefill_s, 6),
             "avoided_s": round(decision.avoided_s, 6),

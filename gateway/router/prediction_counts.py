@@ -28,6 +28,10 @@ class PredictionCounts(Counted):
     miscounted: int = 0  # the engine counted another number of prompt tokens
     confirmed: int = 0  # prompts whose new blocks events told of soon after the end
     unconfirmed: Counter[str] = field(default_factory=Counter)  # and those they did not, by kind
+    # Not predictions: tokens that were to come from L2 by an estimate, beyond what was predicted or on its way.
+    estimated_tokens: int = 0
+    estimated_compared_tokens: int = 0  # of those, where usage told what was found
+    estimated_found_tokens: int = 0  # and what of them was
 
     def coverage(self, source: str) -> float:
         """The share of all prompt tokens whose prediction was verified so; 0.0 where there were none."""

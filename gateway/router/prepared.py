@@ -11,6 +11,7 @@ from gateway.kv.tiers import TierTokens
 from gateway.prompt.encoded_prompt import EncodedPrompt
 from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.decision import Stages
+from gateway.router.decision_record import DecisionRecord
 
 _BYTES_PER_TOKEN = 4  # of English text in most vocabularies
 _MOST_GUESSED_TOKENS = 16_384  # a guess must not empty a replica
@@ -36,9 +37,11 @@ class Prepared:
         "chains",
         "confirmed",
         "index_reason",
+        "l2_estimate",
         "matchable",
         "pinned",
         "prompt",
+        "record",
         "request",
         "served",
         "stages",
@@ -57,8 +60,10 @@ class Prepared:
         self.matchable = _NO_CHAINS
         self.confirmed = _NOTHING_HELD
         self.index_reason = ""  # "" or why that may not be all
+        self.l2_estimate = 0  # tokens from the first on that most likely lie in shared storage
         self.stages = _NO_TIME
         self.alias = request.alias  # what the client calls the model, where that is an alias
+        self.record: DecisionRecord | None = None  # of the first attempt, where such are kept
         self.pinned = ""  # the id of the only server that can serve it; "": any
 
     @property

@@ -10,6 +10,7 @@ from gateway.fleet.model_names import ServedModel
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.index import IndexUnavailable, PrefixMatcher
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.salted_prompts import SaltedPrompts
 from gateway.prompt.blocks import TOKEN_BYTES, chain_root, extend_chain
 from gateway.prompt.encoded_prompt import EncodedPrompt
@@ -41,10 +42,12 @@ class PromptReading:
         secret: Callable[[], bytes],
         clock: Callable[[], float],
         salted: SaltedPrompts | None = None,
+        l2: L2Estimate | None = None,
     ) -> None:
-        """``salted`` is told of prompts with a cache salt."""
+        """``salted`` is told of prompts with a cache salt. ``l2`` estimates what lies in shared storage."""
         self._pool = pool
         self._salted = salted
+        self._l2 = l2
         self._index = index
         self._block_sizes = block_sizes
         self._encoder = encoder
@@ -108,6 +111,8 @@ class PromptReading:
             self._note_salted(self._salted, prompt, served, chains)
         if request.reads_cache:
             prepared.matchable = matchable_chains(chains, prompt.count) if prompt.complete else chains
+            if self._l2 is not None:
+                prepared.l2_estimate = self._l2.match(prepared.matchable, now=self._clock())
 
     def _note_salted(
         self, salted: SaltedPrompts, prompt: EncodedPrompt, served: ServedModel, sizes: Iterable[int]

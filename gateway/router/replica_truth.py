@@ -44,6 +44,8 @@ class ReplicaTruth:
         evidence, counts, prompt_tokens = self.evidence, self.counts, claim.decision.prompt_tokens
         predicted = claim.predicted_tokens
         over, under = (predicted - cached_tokens, 0) if predicted > cached_tokens else (0, cached_tokens - predicted)
+        if claim.decision.l2_estimate:
+            under -= claim.decision.found_in_l2(cached_tokens)  # nothing foretold it, and yet it was no surprise
         evidence.compared += 1
         evidence.predicted_tokens += predicted
         evidence.actual_tokens += cached_tokens
@@ -61,6 +63,13 @@ class ReplicaTruth:
             self._window.under(under)
         if predicted:
             self._judge(claim, predicted, over, cached_tokens)
+
+    def estimated(self, tokens: int, found: int | None) -> None:
+        """So much of a prompt was to come from L2, by an estimate. ``found``: so much was; ``None``: nobody told."""
+        self.counts.estimated_tokens += tokens
+        if found is not None:
+            self.counts.estimated_compared_tokens += tokens
+            self.counts.estimated_found_tokens += found
 
     def wait(self, claim: Claim, reason: str) -> None:
         """The engine did not tell; its counters may."""

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gateway.errors import BadRequest, NoReplica, ResponseNotFound
 from gateway.fleet.inflight import InFlight
+from gateway.fleet.prefill_sample import PrefillWork
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
 from gateway.fleet.utilisation import Utilisation
 from gateway.kv.index import PrefixMatcher
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.routed import Routed
 from gateway.kv.salted_prompts import SaltedPrompts
 from gateway.kv.tiers import TierTokens
@@ -27,6 +29,7 @@ from gateway.router.candidates import BlockSizes, Candidates, EventKnowledge, cr
 from gateway.router.decision import Decision
 from gateway.router.dispatch_listener import DispatchListener, Nobody
 from gateway.router.explanation import Explanation, excluded_of
+from gateway.router.onlookers import Onlookers
 from gateway.router.prepared import Prepared, guessed_tokens
 from gateway.router.prompt_reading import PromptReading
 from gateway.router.response_homes import ResponseHomes
@@ -59,10 +62,12 @@ class Router:
         homes: ResponseHomes | None = None,
         truth: Truth | None = None,
         salted: SaltedPrompts | None = None,
+        l2: L2Estimate | None = None,
     ) -> None:
         """``encoder`` finds a base model's encoder. ``strategies`` are those a request may ask for by name. ``secret``
         keys the block hashes; it may change. ``always_read``: prompts are read under strategies that do not ask for it.
         ``truth`` hears what is predicted of prompts, and what became of it; ``salted`` of those with a cache salt.
+        ``l2`` hears of prompts that were finished, and estimates by them what lies in shared storage.
         """
         self._pool = pool
         self._routed = routed
@@ -75,12 +80,13 @@ class Router:
         self._always_read = always_read
         self._block_sizes = BlockSizes(events)
         self._reading = PromptReading(
-            pool, index, self._block_sizes, encoder=encoder, secret=secret, clock=clock, salted=salted
+            pool, index, self._block_sizes, encoder=encoder, secret=secret, clock=clock, salted=salted, l2=l2
         )
         self._candidates = Candidates(routed, events, self._block_sizes, speeds)
         self._homes = ResponseHomes(clock=clock) if homes is None else homes
-        self._books = Books(routed, speeds, self.is_told_nothing, Nobody(), clock, self._homes)
+        self._books = Books(routed, speeds, self.is_told_nothing, Nobody(), clock, self._homes, l2)
         self._truth = truth
+        self._onlookers: Onlookers | None = None
         self.utilisation = Utilisation()
         self.strategy = strategy
 
@@ -117,6 +123,7 @@ class Router:
         replica, chosen, reason, among = self._choose(prepared, tried, now)
         decision = self._decision(prepared, replica, chosen, reason, among)
         self.utilisation.dispatched(chosen.prefill_s, now)
+        self.speeds.sent(chosen.prefill_s * chosen.speed, decision.uncached_tokens)
         block_size = self.block_size(replica)
         chain = prepared.chains.get(block_size, ())
         if chain and replica.kv_tokens:
@@ -127,15 +134,7 @@ class Router:
         return Attempt(
             decision,
             replica,
-            InFlight(
-                promised_s=chosen.prefill_s,
-                unscaled_s=self._unscaled_s(decision, chosen) if prepared.request.stream else 0.0,
-                uncached_tokens=decision.uncached_tokens,
-                kv_blocks=1 + prepared.output_tokens(self.speeds.output_tokens) / block_size,
-                streamed=prepared.request.stream,
-                dispatched_s=now,
-                asks_engine=prepared.request.asks_engine,
-            ),
+            self._inflight(prepared, decision, chosen, block_size, now),
             chain,
             block_size=block_size,
             books=self._books,
@@ -146,6 +145,11 @@ class Router:
     def listen(self, listener: DispatchListener) -> None:
         """Tell ``listener`` of every attempt from now on, in place of whoever was told before."""
         self._books = self._books._replace(listener=listener)
+
+    def watch(self, onlookers: Onlookers | None) -> None:
+        """Let ``onlookers`` see each choice from now on, but for retries and for what only one server can serve."""
+        self._onlookers = onlookers
+        self._always_read = self._always_read or (onlookers is not None and onlookers.reads_prompt)
 
     def use_strategy(self, name: str | None) -> None:
         """Choose by another strategy from now on, with its default options; ``None``: by the configured one.
@@ -241,10 +245,15 @@ class Router:
 
     def _choose(self, prepared: Prepared, tried: frozenset[str], now: float) -> tuple[Replica, Candidate, str, int]:
         strategy = self._strategies[prepared.strategy]
-        reads_load = strategy.reads_load
+        onlookers = None if tried or prepared.pinned else self._onlookers
+        reads_load = strategy.reads_load or onlookers is not None
         replicas, at_home = self._routable(prepared, tried, now)
         candidates = self._candidates.build(prepared, replicas, now) if reads_load else [r.named for r in replicas]
-        chosen, reason = strategy.select(self._facts(prepared, tried, now, reads_load=reads_load), candidates)
+        facts = self._facts(prepared, tried, now, reads_load=reads_load)
+        if onlookers is None:
+            chosen, reason = strategy.select(facts, candidates)
+        else:
+            chosen, reason = onlookers.select(strategy, prepared, facts, candidates)
         replica = replicas[candidates.index(chosen)]
         if not reads_load:
             chosen = self._candidates.priced(prepared, replica, now)
@@ -281,10 +290,7 @@ class Router:
         return home.replicas
 
     def _decision(self, prepared: Prepared, replica: Replica, chosen: Candidate, reason: str, among: int) -> Decision:
-        expected_tokens, prefill_s = chosen.expected_tokens, chosen.prefill_s
-        cold_s = prefill_s
-        if expected_tokens:
-            cold_s = prefill_seconds(Work(prepared.work_tokens, 0), self.speeds.rates, chosen.speed)
+        expected_tokens, confirmed = chosen.expected_tokens, prepared.confirmed.get(replica.key, _NOTHING)
         return Decision(
             replica_id=replica.id,
             namespace=prepared.served.namespace,
@@ -293,21 +299,46 @@ class Router:
             prompt_reason=prepared.prompt.reason,
             index_reason=prepared.index_reason,
             prompt_tokens=prepared.prompt.count,
-            confirmed=prepared.confirmed.get(replica.key, _NOTHING),
+            confirmed=confirmed,
             expected_tokens=expected_tokens,
             uncached_tokens=max(0, prepared.work_tokens - expected_tokens),
-            prefill_s=prefill_s,
-            avoided_s=max(0.0, cold_s - prefill_s),
+            prefill_s=chosen.prefill_s,
+            avoided_s=self._avoided_s(prepared.work_tokens, confirmed, chosen) if expected_tokens else 0.0,
             incomparable=prepared.incomparable,
             candidates=among,
             stages=prepared.stages,
             knows_beginning_only=not prepared.prompt.complete,
+            record=prepared.record,
+            l2_estimate=chosen.l2_estimate,
         )
 
-    def _unscaled_s(self, decision: Decision, chosen: Candidate) -> float:
-        """x without trust and calibration: what the time really taken is compared with. 0: nothing to compare."""
-        if not decision.prompt_tokens or decision.knows_beginning_only:
-            return 0.0
-        work = credited_work(decision.prompt_tokens, decision.confirmed.split(), decision.expected_tokens)
+    def _avoided_s(self, work_tokens: int, confirmed: TierTokens, chosen: Candidate) -> float:
+        """What the cache spares, as far as it is known: what is estimated of L2 is not."""
+        rates, speed, prefill_s = self.speeds.rates, chosen.speed, chosen.prefill_s
+        if chosen.l2_estimate:
+            known = credited_work(work_tokens, confirmed.split(), chosen.expected_tokens, chosen.trust)
+            prefill_s = prefill_seconds(known, rates, speed, chosen.decoding)
+        return max(0.0, prefill_seconds(Work(work_tokens, 0), rates, speed, chosen.decoding) - prefill_s)
+
+    def _inflight(
+        self, prepared: Prepared, decision: Decision, chosen: Candidate, block_size: int, now: float
+    ) -> InFlight:
+        inflight = InFlight(
+            promised_s=chosen.prefill_s,
+            unscaled_s=0.0,
+            uncached_tokens=decision.uncached_tokens,
+            kv_blocks=1 + prepared.output_tokens(self.speeds.output_tokens) / block_size,
+            streamed=prepared.request.stream,
+            dispatched_s=now,
+            asks_engine=prepared.request.asks_engine,
+        )
+        if inflight.streamed and decision.prompt_tokens and not (decision.knows_beginning_only or decision.l2_estimate):
+            self._to_time(inflight, decision, chosen.speed)
+        return inflight
+
+    def _to_time(self, inflight: InFlight, decision: Decision, speed: float) -> None:
+        """What it asks of the replica, whatever the trust: what the time really taken is compared with."""
         rates = self.speeds.rates
-        return prefill_seconds(work, rates, chosen.speed) / rates.calibration
+        work = credited_work(decision.prompt_tokens, decision.confirmed.split(), decision.expected_tokens)
+        inflight.unscaled_s = prefill_seconds(work, rates, speed) / rates.calibration
+        inflight.work = PrefillWork.of(work, rates, speed)

@@ -23,6 +23,7 @@ from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.evidence import Evidence
 from gateway.kv.feed_stats import FeedStats
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.router.candidates import EventKnowledge
 from gateway.router.claim import NO_DETAILS, NO_USAGE, Claim
 from gateway.router.confirmations import GRACE_S, Announced, Confirmations
@@ -39,6 +40,7 @@ class Truth:
     """Hears of every decision and of every good end. Also a listener of the pool.
 
     ``announced``: see :class:`Confirmations`. ``grace_s``: how long events may take after a request's end.
+    ``l2`` is told what became of what it estimated.
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class Truth:
         *,
         clock: Callable[[], float],
         grace_s: float = GRACE_S,
+        l2: L2Estimate | None = None,
     ) -> None:
         self._events = events
         self._clock = clock
+        self._l2 = l2
         self._confirmations = Confirmations(announced, grace_s=grace_s)
         self._replicas: dict[str, ReplicaTruth] = {}  # by id
         self._present: dict[str, Replica] = {}  # those in the pool
@@ -132,6 +136,9 @@ class Truth:
         if usage is not None and claim.is_comparable and usage.prompt_tokens != decision.prompt_tokens:
             known.miscounted()
             reason = "miscounted"
+        if decision.l2_estimate:
+            is_told = usage is not None and claim.is_comparable and reason != "miscounted"
+            self._compare_estimate(known, decision, usage.cached_tokens if usage is not None and is_told else None)
         if reason:
             known.unverified(decision, usage, reason)
         elif usage is None:
@@ -140,6 +147,13 @@ class Truth:
             known.wait(claim, NO_DETAILS)
         else:
             known.compared(claim, usage.cached_tokens)
+
+    def _compare_estimate(self, known: ReplicaTruth, decision: Decision, cached_tokens: int | None) -> None:
+        """It is no prediction: whether it holds is its own affair, and not its replica's."""
+        found = None if cached_tokens is None else decision.found_in_l2(cached_tokens)
+        known.estimated(decision.l2_estimate, found)
+        if self._l2 is not None and found is not None:
+            self._l2.compared(decision.l2_estimate, found, now=self._clock())
 
     def _meet(self, replica: Replica, stats: FeedStats | None) -> None:
         """Begin anew with every engine process, at its first request: what its counters say before that is where they

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gateway.observe.shadow_page import merged_shadows
+from gateway.observe.speeds_page import merged_speeds
 from gateway.observe.truth_page import merged_truth
 
 Page = Mapping[str, Any]
@@ -38,6 +40,8 @@ def merged_status(pages: Sequence[Page]) -> dict[str, Any]:
         "replicas": merged_replicas(page.get("replicas", ()) for page in pages),
         "discovery": _merged_discovery([page["discovery"] for page in pages if "discovery" in page]),
         "findings": _merged_findings(pages),
+        "speeds": merged_speeds(page["speeds"] for page in pages if "speeds" in page),
+        "shadows": merged_shadows(page.get("shadows", ()) for page in pages),
         "orders": next((page["orders"] for page in pages if "orders" in page), {}),
     }
 

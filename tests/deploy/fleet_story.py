@@ -264,6 +264,7 @@ async def fleet_story() -> AsyncIterator[FleetStory]:
             "discovery_interval_s": "0.2",
             "redis_url": f"redis://127.0.0.1:{house.shared.proxy.port}",
             "index_budget_ms": "500",  # an idle gateway would go on taking for late what was so once, on a busy machine
+            "shadow": "round_robin",
             "max_inflight": str(MOST_AT_REPLICAS),
             "max_queue": str(MOST_WAITING),
             "queue_timeout_s": "4",  # in which one more comes, and one leaves

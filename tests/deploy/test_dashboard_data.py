@@ -22,6 +22,8 @@ LEFT_OUT = {
     "api_keys": "a setting; docs/keys.md",
     "api_keys_stale": "the same",
     "kv_events_decoded": "batches say it",
+    "l2_estimated_tokens": "where the estimate is switched on; docs/routing.md",
+    "l2_estimated_tokens_compared": "the same",
     "load_peer_inflight": "of other gateways, which tell it themselves",
     "load_peers": "members say it",
     "member_records_unreadable": "during upgrades only, where members that differ say it",
@@ -29,6 +31,7 @@ LEFT_OUT = {
     "replica_predictions": "the same",
     "redis_connections": "of no use while the breaker is shown",
     "settings_unknown": "told at the start, and by prefixway check",
+    "shadow_failures": "the log tells of the first",
     "shared_index_locks_lost": "epochs by reason say it",
     "shared_index_refused": "commands that Redis refused hold these too",
     "stale_connections": "harmless: the request goes out on a new connection",
@@ -174,6 +177,7 @@ def _nothing_is_doubled(shown: Answers, story: FleetStory) -> None:
     assert [shown.number("Index in Redis", legend) for legend in ("there", "written")] == [3, 3]
     assert shown.by("kind", "Processes on this Redis") == {"gateway": GATEWAYS}
     assert list(shown.by("instance", "Answers in time").values()) == [1] * GATEWAYS
+    assert 0 < shown.number("Shadows that would choose otherwise", "{{shadow}}") < 1
     assert shown.number("Found wrong", "") == 0
     assert shown.number("Failed", "") == 0
 

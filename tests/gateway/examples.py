@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gateway.fleet.inflight import InFlight, PrefillSample
+from gateway.fleet.inflight import InFlight
 from gateway.fleet.model_card import parse_models
+from gateway.fleet.prefill_sample import PrefillSample
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
@@ -13,6 +14,7 @@ from gateway.fleet.server_spec import parse_servers
 from gateway.fleet.speeds import Speeds
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.index import Chains, IndexUnavailable
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier, TierTokens
@@ -116,6 +118,7 @@ def a_router(
     encoder: PromptEncoder | None = None,
     always_read: bool = False,
     truth: Truth | None = None,
+    l2: L2Estimate | None = None,
 ) -> Router:
     """A router over ``pool`` for prompts that are token ids already."""
     strategies: dict[str, Strategy] = {name: load(name) for name in offered}
@@ -133,6 +136,7 @@ def a_router(
         homes=homes,
         always_read=always_read,
         truth=truth,
+        l2=l2,
     )
 
 

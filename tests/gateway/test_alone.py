@@ -30,6 +30,17 @@ async def test_its_index_is_in_memory() -> None:
     assert process.parts == (process.events, process.budget)
 
 
+def test_what_lies_in_shared_storage_is_estimated_where_it_is_wanted() -> None:
+    """And /status says by what."""
+    estimate = alone(PREFIXWAY_L2="estimate", PREFIXWAY_L2_TTL_S="60").budget.l2
+
+    assert estimate is not None
+    assert (estimate.ttl_s, alone().budget.l2) == (60.0, None)
+    page = alone(PREFIXWAY_L2="estimate").status()["l2"]
+    assert isinstance(page, dict)
+    assert (page["kind"], page["ttl_s"], page["chunks"]) == ("estimate", 3600.0, 0)
+
+
 def test_its_secret_is_the_settings_or_nobodys() -> None:
     """At random, two differ."""
     assert alone(PREFIXWAY_HASH_SECRET="sesame").secret.value == b"sesame"

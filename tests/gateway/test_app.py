@@ -40,6 +40,21 @@ async def test_two_gateways_in_one_process() -> None:
     assert pages == ["round_robin", "least_loaded"]
 
 
+async def test_rates_begin_as_they_are_set() -> None:
+    """And are shown beside what is learned."""
+    environ = {**LOOPBACK, "PREFIXWAY_RATES": '{"prefill_tokens_s": 12345}'}
+    async with running_gateway(Settings.from_env(environ)) as gateway, httpx.AsyncClient(trust_env=False) as client:
+        page = (await client.get(f"http://127.0.0.1:{gateway.admin.port}/status")).json()
+
+    assert page["speeds"]["rates"]["prefill_tokens_s"] == {
+        "learned": 12_340,
+        "prior": 12_345,
+        "samples": 0,
+        "age_s": None,
+    }
+    assert page["settings"]["PREFIXWAY_RATES"] == "prefill_tokens_s=12345.0"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [

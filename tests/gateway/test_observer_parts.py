@@ -14,7 +14,7 @@ from gateway.fleet.replica_pool import ReplicaPool
 from gateway.observer_parts import ObserverParts
 from gateway.router.exchange import Exchange
 from gateway.settings import Settings
-from tests.gateway.examples import a_decision, a_pool
+from tests.gateway.examples import SECRET, a_decision, a_pool
 from tests.gateway.observe.examples import an_exchange
 
 RESET = Exchange("control", "1", 0.0, status=200, decision=a_decision(replica_id="b"), control="/reset_prefix_cache")
@@ -30,6 +30,7 @@ def observers(
         pool or a_pool(),
         registry or CollectorRegistry(),
         shared=False,
+        secret=lambda: SECRET,
         wall_clock=lambda: 0.0,
     )
     try:

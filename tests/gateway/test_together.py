@@ -202,6 +202,7 @@ async def test_load_is_shared_unless_it_is_not_wanted(house: House) -> None:
 
     assert process.together.peer_load is None
     assert indexer.together.peer_load is None
+    assert house.make("indexer", l2="estimate").together.budget.l2 is None
     assert process.metric("load_peers") is None
 
 
@@ -224,16 +225,19 @@ async def test_a_start_waits_for_redis_only_so_long(house: House) -> None:
 
 async def test_another_secret_voids_what_was_hashed_under_the_old_one(house: House) -> None:
     """What was sent where is forgotten, registries are read anew, feeds begin at the beginning."""
-    process = await house.start()
+    process = await house.start(l2="estimate")
     house.serve()
     await eventually(lambda: process.state() is FeedState.FRESH and process.together.memory.block_owners() == 10)
+    estimate = process.together.budget.l2
+    assert estimate is not None
+    estimate.finished([1, 2], 256, now=0.0)
     key = next(replica.key for replica in process.pool.replicas if replica.id == "b")
     process.routed.end(process.routed.add(key, {BLOCK: [1, 2]}, now=0.0), now=0.0, keep=True)
 
     process.together.secret.use(b"another one")
 
     assert process.routed.match({BLOCK: [1, 2]}, [key], now=1.0) == {}
-    assert process.together.memory.block_owners() == 0
+    assert (process.together.memory.block_owners(), estimate.chunks) == (0, 0)
     await eventually(lambda: process.together.memory.block_owners() == 10)
     assert await process.matched() == 10 * BLOCK
 

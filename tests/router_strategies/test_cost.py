@@ -16,12 +16,20 @@ RATES = Rates(prefill_tokens_s=10_000, doubling_tokens=20_000, step_s=0.01, l1_t
         (Work(10_000, 0), 1.0 * 1.25 + 0.01),
         (Work(10_000, 5_000), 1.0 * 1.5 + 0.01),
         (Work(0, 10_000, from_l1=10_000), 0.01 + 0.1),
-        (Work(0, 10_000, from_l2=10_000), 0.01 + 0.2),
+        (Work(0, 10_000, from_l2=10_000), 0.01 + 0.1 + 0.2),
     ],
 )
 def test_prefill_grows_with_context_and_loading(work: Work, seconds: float) -> None:
     """Uncached tokens cost more behind a longer context; lower tiers cost their loading."""
     assert prefill_seconds(work, RATES) == pytest.approx(seconds)
+
+
+def test_whoever_decodes_there_takes_part_of_each_step() -> None:
+    """Each sequence as much, at the replica's speed."""
+    rates = Rates(decoding_s=0.001, calibration=2.0)
+    alone_s = prefill_seconds(Work(1_000, 0), rates, 0.5)
+
+    assert prefill_seconds(Work(1_000, 0), rates, 0.5, 10) == pytest.approx(alone_s + 10 * 0.001 * 2.0 / 0.5)
 
 
 def test_speed_divides_and_calibration_multiplies() -> None:

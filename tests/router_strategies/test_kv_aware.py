@@ -42,10 +42,12 @@ def test_a_hot_prefix_is_copied_while_there_is_time() -> None:
     ]
     strategy = load("kv_aware")
 
-    idle = strategy.select(RouteRequest(1_000, utilisation=0.0), fleet)
-    busy = strategy.select(RouteRequest(1_000, utilisation=1.0), fleet)
+    chosen = [
+        strategy.select(RouteRequest(1_000, utilisation=utilisation), fleet).candidate.id
+        for utilisation in (0.0, 0.5, 0.9, 1.0)
+    ]
 
-    assert (idle.candidate.id, busy.candidate.id) == ("other", "holder")
+    assert chosen == ["other", "other", "holder", "holder"]
 
 
 def test_an_overloaded_neighbour_does_not_take_affinity_from_others() -> None:

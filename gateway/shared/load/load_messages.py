@@ -24,6 +24,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=512)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 _Small = Annotated[int, msgspec.Meta(ge=0, le=2**32)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
+_Sum = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 _Blocks = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
@@ -53,11 +54,20 @@ class Dispatched(_Record, frozen=True, tag=1):
 
 
 class FirstByte(_Record, frozen=True, tag=2):
-    """Its prefill is done. What it taught, if anything: its seconds, beside those predicted without calibration."""
+    """Its prefill is done. What it taught, if anything: a :class:`gateway.fleet.prefill_sample.PrefillSample`.
+
+    ``steps`` is 0 where an older process tells only how long it took, and what it predicted without calibration.
+    """
 
     number: _Number
     actual_s: _Seconds = 0.0
     unscaled_s: _Seconds = 0.0  # 0: nothing
+    tokens: _Sum = 0.0
+    pairs: _Sum = 0.0
+    steps: _Sum = 0.0
+    l1_tokens: _Sum = 0.0
+    l2_tokens: _Sum = 0.0
+    decoding: _Sum = 0.0
 
 
 class Ended(_Record, frozen=True, tag=3):

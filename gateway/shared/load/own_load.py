@@ -11,7 +11,8 @@ from dataclasses import astuple
 from itertools import islice
 from typing import NamedTuple
 
-from gateway.fleet.inflight import InFlight, PrefillSample
+from gateway.fleet.inflight import InFlight
+from gateway.fleet.prefill_sample import PrefillSample
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.kv.block_bytes import pack_blocks

@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gateway.fleet.inflight import InFlight, PrefillSample
+from gateway.fleet.inflight import InFlight
+from gateway.fleet.prefill_sample import PrefillSample
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
 from gateway.fleet.utilisation import Utilisation
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.routed import Routed
 from gateway.shared.link.keys import Keys
 from gateway.shared.link.redis_errors import RedisError
@@ -59,6 +61,7 @@ class PeerLoad:
         utilisation: Utilisation,
         speeds: Speeds,
         knowledge: ReplicaKnowledge,
+        l2: L2Estimate | None = None,
         clock: Callable[[], float],
         sync_s: float = 1.0,
     ) -> None:
@@ -71,7 +74,7 @@ class PeerLoad:
         self._sync_s = sync_s
         self._news = asyncio.Event()
         self._own = OwnLoad(process_id=process_id, secret=secret, pool=pool, changed=self._news.set)
-        books = Books(pool, routed, utilisation, speeds, knowledge, Space())
+        books = Books(pool, routed, utilisation, speeds, knowledge, Space(), l2)
         self._peers = Peers(books, process_id=process_id, secret=secret)
         self._outgoing: deque[bytes] = deque()  # what is being sent, until it was
         self._sent = self._unsent = 0

@@ -11,13 +11,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from gateway.fleet.inflight import InFlight, PrefillSample
+from gateway.fleet.inflight import InFlight
+from gateway.fleet.prefill_sample import PrefillSample
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.speeds import Speeds
 from gateway.fleet.utilisation import Utilisation
 from gateway.kv.block_bytes import BLOCK_BYTES, unpack_blocks
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.routed import Routed, RoutedEntry
 from gateway.shared.load.load_messages import Dispatched, OpenRequest, ReplicaName, Sync
 
@@ -53,6 +55,7 @@ class Books(NamedTuple):
     speeds: Speeds
     knowledge: ReplicaKnowledge
     space: Space
+    l2: L2Estimate | None = None
 
 
 class _Booked(NamedTuple):
@@ -84,9 +87,9 @@ class PeerRequests:
     def first_byte(self, number: int, now: float, sample: PrefillSample | None = None) -> None:
         """``sample``: what the peer learned of how fast replicas are, which is as true here."""
         if (booked := self._open.get(number)) is not None:
-            booked.replica.workload.first_byte(booked.inflight, now)
+            self._settle(booked, now)
             if sample is not None:
-                self._books.speeds.prefill_seen(sample)
+                self._books.speeds.prefill_seen(sample, now)
 
     def ended(self, number: int, now: float, *, kept: bool) -> None:
         """``kept``: the peer is told nothing by events. What tells us more is believed here."""
@@ -100,6 +103,8 @@ class PeerRequests:
             books.space.blocks += len(booked.entry.blocks)
             keep = kept and books.knowledge.is_told_nothing(booked.replica)
             books.routed.end(booked.entry, now=now, keep=keep, answer_blocks=booked.inflight.answer_blocks)
+            if books.l2 is not None and booked.inflight.first_byte_s is not None:  # how it ended is not told
+                books.l2.finished(booked.entry.blocks, booked.entry.block_size, now=now)
 
     def agree(self, told: Sync, now: float) -> None:
         """Of the numbers that ``told`` is about, have exactly its requests open, as it tells them."""
@@ -142,8 +147,14 @@ class PeerRequests:
         return True
 
     def _settle_late(self, booked: _Booked, now: float) -> None:
-        booked.replica.workload.first_byte(booked.inflight, now)
+        self._settle(booked, now)
         booked.replica.workload.told_late(now)
+
+    def _settle(self, booked: _Booked, now: float) -> None:
+        """Its prefill is done. What was held back of ours may end with it, and is learned from here or never."""
+        ours = booked.replica.workload.first_byte(booked.inflight, now)
+        if ours is not None:
+            self._books.speeds.prefill_seen(ours, now)
 
     def _end_all(self, numbers: Collection[int], now: float) -> None:
         for number in numbers:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from gateway.fleet.inflight import PrefillSample
+from msgspec.structs import astuple
+
+from gateway.fleet.prefill_sample import PrefillSample
 from gateway.shared.load.load_messages import Dispatched, Ended, Envelope, FirstByte, Left, Sync, decode
 from gateway.shared.load.peer_requests import Books, PeerRequests
 from gateway.shared.processes.hash_secret import HashSecret
@@ -94,8 +96,8 @@ class Peers:
             match record:
                 case Dispatched():
                     requests.dispatched(record, now, same_secret=same_secret)
-                case FirstByte(number, actual_s, unscaled_s):
-                    requests.first_byte(number, now, PrefillSample(actual_s, unscaled_s) if unscaled_s else None)
+                case FirstByte():
+                    requests.first_byte(record.number, now, _sample_of(record))
                 case Ended(number=number, kept=kept):
                     requests.ended(number, now, kept=kept)
                 case Sync():
@@ -111,3 +113,7 @@ class Peers:
         count = len(peer.requests)
         peer.requests.end_all(now)
         return count
+
+
+def _sample_of(told: FirstByte) -> PrefillSample | None:
+    return PrefillSample(*astuple(told)[1:]) if told.unscaled_s else None

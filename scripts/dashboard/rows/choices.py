@@ -5,6 +5,7 @@ from __future__ import annotations
 from scripts.dashboard.panels import Form, Panel, Row
 from scripts.dashboard.queries import added, max_of
 
+_OTHERWISE = 'agreed="no"'
 _HEALTHY = f"count({max_of('replica_up', by='replica')} == 1)"
 
 
@@ -22,8 +23,9 @@ ROW = Row(
     (
         Panel(
             "Decisions by reason",
-            "prefix: it holds the most of the prompt. spill: another holds more and is too busy. cost, least_loaded: "
-            "the prefix made no difference. only_candidate: there was no other.",
+            "prefix: it holds the most of the prompt. session: the session's home. spill: another holds more, or is "
+            "the home, and is too busy. cost, least_loaded: neither made a difference. only_candidate: there was no "
+            "other.",
             {"{{reason}}": added("decisions", by="reason")},
             Form.STACK,
             "reqps",
@@ -64,6 +66,27 @@ ROW = Row(
                 "{{what}}": max_of("members_divergent", by="what"),
                 "orders: {{kind}}": max_of("orders", by="kind"),
             },
+        ),
+        Panel(
+            "Shadows that would choose otherwise",
+            "Of first choices, by strategy that is asked too (`PREFIXWAY_SHADOW`); empty without any.",
+            {
+                "{{shadow}}": f"{added('shadow_decisions', _OTHERWISE, by='shadow')}"
+                f" / {added('shadow_decisions', by='shadow')}"
+            },
+            unit="percentunit",
+            most=1,
+        ),
+        Panel(
+            "Had a shadow been heeded: seconds",
+            "Seconds before first tokens, a second: saved by some choices, lost by others. Predicted by our own cost "
+            "model, with loads that the heeded strategy made; docs/routing.md.",
+            {"{{shadow}}: {{effect}}": added("shadow_seconds", by="shadow, effect")},
+        ),
+        Panel(
+            "Had a shadow been heeded: cached tokens",
+            "A second, gained by some choices and lost by others, as far as the gateway knows what is held where.",
+            {"{{shadow}}: {{effect}}": added("shadow_cached_tokens", by="shadow, effect")},
         ),
     ),
 )

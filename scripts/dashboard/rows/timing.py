@@ -68,5 +68,26 @@ ROW = Row(
             {"p95": quantile(0.95, "queue_seconds")},
             unit="s",
         ),
+        Panel(
+            "Learned: tokens a second",
+            "Of a replica of speed 1: computed, without attention; loaded from host memory and from shared storage. "
+            "What is never seen stays what it was held for.",
+            {
+                "computed": mean_of("prefill_tokens_per_second"),
+                "host memory": mean_of("l1_tokens_per_second"),
+                "shared storage": mean_of("l2_tokens_per_second"),
+            },
+        ),
+        Panel(
+            "Learned: seconds",
+            "What a prefill takes beside its tokens: the engine's step, and each sequence that decodes meanwhile.",
+            {"step": mean_of("prefill_step_seconds"), "a sequence": mean_of("decoding_seconds")},
+            unit="s",
+        ),
+        Panel(
+            "Learned: context that doubles",
+            "Tokens before one, at which attention makes it take twice as long.",
+            {"tokens": mean_of("prefill_doubling_tokens")},
+        ),
     ),
 )

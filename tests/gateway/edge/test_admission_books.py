@@ -87,7 +87,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_comes_the_books_are_right(steps: list[tuple[str, int, int]]) -> None:
     """Never above a limit but for the lone giant, in order, each told one thing, and in the end nothing is left."""
     house = House()

@@ -475,7 +475,7 @@ PIECES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(PIECES, max_size=12), st.sampled_from([RawClient.close, RawClient.reset, RawClient.half_close]))
 def test_no_bytes_of_a_client_break_the_server(pieces: list[bytes], leave: Callable[[RawClient], None]) -> None:
     """Whatever one client sent, and however it left: each of its requests has ended, and another client is served."""

@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.fleet.inflight import InFlight, Workload
+from gateway.fleet.prefill_sample import PrefillWork
 
 
 def _request(
     promised_s: float = 1.0, *, streamed: bool = True, at: float = 0.0, tokens: int = 100, ours: bool = True
 ) -> InFlight:
-    return InFlight(promised_s, promised_s, tokens, 2.0, streamed, at, ours=ours)
+    work = PrefillWork(tokens, 0.0, 1.0, 0.0, 0.0) if ours and streamed else None
+    return InFlight(promised_s, promised_s, tokens, 2.0, streamed, at, ours=ours, work=work)
 
 
 def test_promises_add_up_and_time_works_on_the_oldest() -> None:
@@ -40,20 +42,49 @@ def test_a_plain_answer_holds_its_promise_until_its_prefill_should_have_ended() 
     assert workload.first_byte(plain, 9.0) is None
 
 
-def test_only_the_oldest_streamed_prefill_is_a_sample() -> None:
-    """Its start is known: its dispatch or the first token before it."""
+def test_prefills_are_samples_from_the_oldest_one_on() -> None:
+    """Who overtakes the oldest is timed with it; while others wait, a sample may still grow, and is held back."""
     workload = Workload()
     first, second, third = _request(at=0.0), _request(at=0.0), _request(at=0.0)
     for request in (first, second, third):
         workload.dispatch(request, 0.0)
+    early = [workload.first_byte(request, now) for request, now in ((second, 1.0), (first, 1.5))]
+    sample = workload.first_byte(third, 4.0)
 
-    assert workload.first_byte(second, 1.0) is None
-    sample = workload.first_byte(first, 1.5)
+    assert early == [None, None]
     assert sample is not None
-    assert sample.actual_s == pytest.approx(0.5)  # the second's first token at 1.0 was the last one seen
-    late = workload.first_byte(third, 4.0)
-    assert late is not None
-    assert late.actual_s == pytest.approx(2.5)
+    assert (sample.actual_s, sample.unscaled_s, sample.tokens) == (4.0, 3.0, 300)
+
+
+def test_a_sample_knows_how_many_decoded_beside() -> None:
+    """When its first token came, itself not among them."""
+    workload = Workload()
+    decoding, later = _request(), _request(at=2.0)
+    workload.dispatch(decoding, 0.0)
+    workload.first_byte(decoding, 1.0)
+    workload.dispatch(later, 2.0)
+    sample = workload.first_byte(later, 3.0)
+
+    assert sample is not None
+    assert sample.decoding == 1
+
+
+def test_who_waited_behind_one_that_was_given_up_is_no_sample() -> None:
+    """Nobody knows how far that one was. Given up behind it, it changes nothing."""
+    workload = Workload()
+    given_up, behind, never_begun = _request(), _request(), _request()
+    for request in (given_up, behind, never_begun):
+        workload.dispatch(request, 0.0)
+    workload.end(given_up)
+    spoiled = workload.first_byte(behind, 2.0)
+    workload.end(never_begun)
+    first, other = _request(at=5.0), _request(at=5.0)
+    for request in (first, other):
+        workload.dispatch(request, 5.0)
+    workload.end(other)
+
+    assert spoiled is None
+    assert workload.first_byte(first, 6.0) is not None
 
 
 def test_a_prefill_that_may_have_waited_behind_a_plain_one_is_no_sample() -> None:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from gateway.fleet.event_source import EventSource
+from gateway.fleet.inflight import InFlight
 from gateway.fleet.model_card import parse_models
 from gateway.fleet.probes import Probes, strangeness
 from gateway.fleet.replica import Replica
@@ -22,12 +23,13 @@ from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.fakes.background import running
 from tests.fakes.scripted_server import Script, ScriptedServer, Wire, answer
 from tests.fakes.waiting import eventually
+from tests.gateway.examples import Clock
 
 
 @asynccontextmanager
 async def _probing(pool: ReplicaPool, **options: Any) -> AsyncIterator[Probes]:
     wanted = {"sources": lambda _spec, _rank: None, **options}
-    probes = Probes(pool, clock=monotonic, interval_s=0.02, timeout_s=2.0, **wanted)
+    probes = Probes(pool, interval_s=0.02, timeout_s=2.0, **{"clock": monotonic, **wanted})
     async with running(probes.run()):
         yield probes
 
@@ -137,6 +139,80 @@ async def test_a_new_process_is_noticed() -> None:
             first = server.process_start_s
             await simulated.restart()
             await eventually(lambda: server.process_start_s != first)
+
+
+async def test_probes_leave_the_books_alone() -> None:
+    """Ten requests are on their way to a replica, and still are after twenty rounds of probes."""
+    async with SimulatedReplica() as simulated:
+        pool = _pool(simulated.url)
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: server.replicas and server.replicas[0].reported_s)
+            (replica,) = server.replicas
+            for _ in range(10):
+                replica.workload.dispatch(
+                    InFlight(1.0, 1.0, 500, 2.0, streamed=True, dispatched_s=monotonic()), monotonic()
+                )
+            asked = len(simulated.requests)
+            await eventually(lambda: len(simulated.requests) > asked + 60)
+            (replica,) = server.replicas
+
+    assert (replica.workload.inflight, replica.workload.pending_tokens) == (10, 5_000)
+
+
+@pytest.mark.parametrize(("running", "waiting"), [("1e300", "0"), ("1e308", "1e308"), ("10", "-5")])
+async def test_a_load_that_cannot_be_is_not_believed(
+    running: str, waiting: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The replica answers /health, so it is healthy, and is probed on."""
+    async with ScriptedServer(_loaded(lambda: (running, waiting))) as engine:
+        pool = _pool(engine.origin.url)
+        (server,) = pool.servers
+        async with _probing(pool):
+            await eventually(lambda: server.healthy and len(engine.requests) > 10)
+
+    assert server.replicas[0].strangers is None
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_strangers_are_forgotten_when_reports_stop() -> None:
+    """One page that is missed is nothing; after some seconds without any, nobody knows who is there."""
+    told: list[tuple[str, str] | None] = [("4", "3")]
+    clock = Clock()
+    async with ScriptedServer(_loaded(lambda: told[0])) as engine:
+        pool = _pool(engine.origin.url)
+        (server,) = pool.servers
+        async with _probing(pool, clock=clock):
+            await eventually(lambda: server.replicas and server.replicas[0].strangers)
+            told[0] = None
+            count = len(engine.requests)
+            await eventually(lambda: len(engine.requests) > count + 10)
+            (replica,) = server.replicas
+            missed = replica.strangers
+            clock.now += 11.0
+            await eventually(lambda: replica.strangers is None)
+
+    assert missed == (4, 3.0)
+    assert server.healthy
+
+
+def _loaded(load: Callable[[], tuple[str, str] | None]) -> Script:
+    """Well, with so many running and waiting; ``None``: /metrics is not there."""
+
+    async def pages(wire: Wire) -> None:
+        page = wire.request.line.split(b" ")[1]
+        if page == b"/v1/models":
+            await wire.send(answer(b'{"data": [{"id": "m"}]}'))
+        elif page != b"/metrics":
+            await wire.send(answer(b"{}"))
+        elif (told := load()) is None:
+            await wire.send(answer(b"", status="404 Not Found"))
+        else:
+            running, waiting = told
+            text = f"vllm:num_requests_running {running}\nvllm:num_requests_waiting {waiting}\n"
+            await wire.send(answer(text.encode()))
+
+    return pages
 
 
 async def test_a_server_that_left_is_probed_no_more() -> None:

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.fleet.inflight import PrefillSample
+from gateway.fleet.prefill_sample import PrefillSample
 from gateway.fleet.speeds import Speeds
+from router_strategies._cost import Rates
 
 
-def test_calibration_converges_to_the_ratio() -> None:
+def test_begin_with_their_priors() -> None:
+    """As the settings say, or the defaults."""
+    prior = Rates(prefill_tokens_s=12_000)
+    speeds = Speeds(prior)
+
+    assert (Speeds().rates, speeds.rates, speeds.samples) == (Rates(), prior, 0)
+    assert [rate.value for rate in speeds.learned()][:2] == [12_000, 30_000]
+
+
+def test_prefills_move_the_rates_at_once() -> None:
     """A fleet four times slower than believed is known to be so."""
     speeds = Speeds()
-    for _ in range(2000):
-        speeds.prefill_seen(PrefillSample(actual_s=2.0, unscaled_s=0.5))
+    for _ in range(1_000):
+        speeds.prefill_seen(PrefillSample(actual_s=2.0, unscaled_s=0.5), 7.0)
 
+    assert speeds.samples == 1_000
     assert speeds.rates.calibration == pytest.approx(4.0, rel=0.01)
-
-
-def test_one_odd_sample_moves_little() -> None:
-    """The prior weighs a second: a sample of milliseconds cannot turn the fleet over."""
-    speeds = Speeds()
-    speeds.prefill_seen(PrefillSample(actual_s=0.1, unscaled_s=0.001))
-
-    assert speeds.rates.calibration == pytest.approx(1.1, rel=0.01)
-
-
-def test_impossible_samples_are_ignored() -> None:
-    """Nothing predicted, or time going backwards, teaches nothing."""
-    speeds = Speeds()
-    speeds.prefill_seen(PrefillSample(actual_s=1.0, unscaled_s=0.0))
-    speeds.prefill_seen(PrefillSample(actual_s=-1.0, unscaled_s=1.0))
-
-    assert (speeds.samples, speeds.rates.calibration) == (0, 1.0)
 
 
 def test_decoding_is_a_slow_mean() -> None:

@@ -187,7 +187,7 @@ _STEPS = st.tuples(
 
 
 @given(steps=st.lists(_STEPS, max_size=25), bytes_hashes=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_stream_in_any_mixture_is_what_its_engine_holds(steps: list[Any], bytes_hashes: bool) -> None:
     """Bad events cost themselves, unknown fields nothing. A block whose store from the root was repeated may be
     missing after a removal."""

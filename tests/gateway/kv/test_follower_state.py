@@ -190,7 +190,7 @@ def test_random_bytes_raise_one_error_only(data: bytes, with_digest: bool) -> No
 
 
 @given(_STATES, st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=8), st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @example(a_state(), [(0, 0xDF), (1, 0xFF)], True)
 def test_mutated_bytes_are_a_state_or_an_error(
     state: FollowerState, mutations: list[tuple[int, int]], with_digest: bool

@@ -10,8 +10,16 @@ import pytest
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.events import BlockRemoved, BlockStored, EventBatch
-from gateway.kv.index_budget import BYTES_PER_HASH, BYTES_PER_OWNER, BYTES_PER_SENT, MAX_BLOCKS_PER_TIER, IndexBudget
+from gateway.kv.index_budget import (
+    BYTES_PER_CHUNK,
+    BYTES_PER_HASH,
+    BYTES_PER_OWNER,
+    BYTES_PER_SENT,
+    MAX_BLOCKS_PER_TIER,
+    IndexBudget,
+)
 from gateway.kv.indexer import Indexer
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier
@@ -33,7 +41,13 @@ def hashes(name: int) -> list[int]:
 class Side:
     """What one process knows."""
 
-    def __init__(self, limit_mb: float | None = 1.0, *, max_blocks_per_tier: int = MAX_BLOCKS_PER_TIER) -> None:
+    def __init__(
+        self,
+        limit_mb: float | None = 1.0,
+        *,
+        max_blocks_per_tier: int = MAX_BLOCKS_PER_TIER,
+        l2: L2Estimate | None = None,
+    ) -> None:
         self.memory = MemoryIndex()
         self.routed = Routed(default_capacity=10**9)
         self.indexer = Indexer(
@@ -53,6 +67,7 @@ class Side:
             limit_mb=limit_mb,
             clock=lambda: self.now,
             max_blocks_per_tier=max_blocks_per_tier,
+            l2=l2,
         )
 
     def store(self, name: int, key: ReplicaKey = A) -> None:
@@ -216,6 +231,28 @@ def test_below_the_bound_nothing_happens() -> None:
         assert side.relieve() == 0
         assert side.budget.used_bytes == 10 * (BYTES_PER_OWNER + BYTES_PER_HASH) + 30 * BYTES_PER_SENT
         assert side.budget.status()["given_up"] == {"held": 0, "hashes": 0, "sent": 0}
+
+
+def test_an_estimate_is_given_up_before_what_is_known() -> None:
+    """It counts as memory like all else, the oldest goes first, and time ends it where nobody asks."""
+    estimate = L2Estimate(ttl_s=60.0)
+    side = Side(limit_mb=1.5, l2=estimate)
+    for name in range(100):
+        side.store(name)
+    used = side.budget.used_bytes
+    for name in range(1_000, 1_700):
+        estimate.finished(hashes(name), 256, now=side.now)
+    assert side.budget.used_bytes == used + 7_000 * BYTES_PER_CHUNK
+    assert side.relieve() > 0
+
+    assert [side.matched(name) for name in (0, 99)] == [10, 10]
+    assert (side.budget.given_up["estimated"], side.budget.given_up["held"]) == (5_000, 0)
+    assert estimate.match({256: hashes(1_000)}, now=0.0) == 0
+    assert estimate.match({256: hashes(1_699)}, now=0.0) == 2560
+    assert side.budget.status()["l2"] == estimate.status(side.now)
+    side.now = 60.0
+    side.budget.look()
+    assert estimate.chunks == 0
 
 
 def test_a_bound_that_nothing_fits_into_ends_all_the_same() -> None:

@@ -263,7 +263,7 @@ async def play(made: World, actions: Sequence[tuple[str, Prompt | None]]) -> Non
 
 
 @given(actions=_ACTIONS, dialect=st.sampled_from([EventDialect.V0_18, EventDialect.V0_25, EventDialect.V0_32]))
-@settings(max_examples=60, deadline=None, phases=_WITHOUT_SHRINKING)
+@settings(max_examples=60, phases=_WITHOUT_SHRINKING)
 def test_the_index_equals_the_cache_where_replay_covers(
     actions: list[tuple[str, Prompt | None]], dialect: EventDialect
 ) -> None:
@@ -283,7 +283,7 @@ def test_the_index_equals_the_cache_where_replay_covers(
         st.tuples(st.floats(0, 1), st.sampled_from(["restart", "forget", "forget"])), min_size=1, max_size=3
     ),
 )
-@settings(max_examples=40, deadline=None, phases=_WITHOUT_SHRINKING)
+@settings(max_examples=40, phases=_WITHOUT_SHRINKING)
 def test_never_a_ghost_and_converging_when_replay_cannot_cover(
     actions: list[tuple[str, Prompt | None]], trouble: list[tuple[float, str]]
 ) -> None:
@@ -313,7 +313,7 @@ def _whole(actions: list[tuple[str, Prompt | None]]) -> list[tuple[str, Prompt |
     meanwhile=st.lists(_SERVE, max_size=3),
     after=_ACTIONS,
 )
-@settings(max_examples=40, deadline=None, phases=_WITHOUT_SHRINKING)
+@settings(max_examples=40, phases=_WITHOUT_SHRINKING)
 def test_a_newcomer_that_goes_on_from_anothers_state_equals_the_cache(
     before: list[tuple[str, Prompt | None]],
     meanwhile: list[tuple[str, Prompt | None]],
@@ -353,7 +353,7 @@ def test_a_newcomer_that_goes_on_from_anothers_state_equals_the_cache(
         max_size=8,
     ),
 )
-@settings(max_examples=40, deadline=None, phases=_WITHOUT_SHRINKING)
+@settings(max_examples=40, phases=_WITHOUT_SHRINKING)
 def test_a_state_handed_on_in_any_trouble_never_brings_ghosts(
     actions: list[tuple[str, Prompt | None]], trouble: list[tuple[float, str]]
 ) -> None:

@@ -57,7 +57,7 @@ def test_a_dropped_replica_leaves_nothing_behind() -> None:
     steps=st.lists(STEPS | st.just("sweep"), max_size=60),
     chains=st.lists(CHAINS_OF_BLOCKS, min_size=1, max_size=3),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_bits_are_never_mixed_up(
     steps: list[tuple[str, ReplicaKey, Tier, list[int]] | str], chains: list[list[int]]
 ) -> None:

@@ -196,7 +196,7 @@ _STEP = st.tuples(
 
 
 @given(st.lists(_STEP, max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_it_answers_as_the_model_does(steps: list[tuple[str, ReplicaKey, list[int], float, bool]]) -> None:
     """Random dispatches and ends: expected is what is in flight, and what ended not too long ago."""
     routed = Routed(grace_s=1.0, kept_s=4.0)

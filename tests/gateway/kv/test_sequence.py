@@ -544,7 +544,7 @@ _ACTIONS = st.sampled_from(
 
 @pytest.mark.parametrize("replayable", [True, False])
 @given(actions=st.lists(_ACTIONS, max_size=60), buffer=st.integers(1, 8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_happens_in_the_end_all_is_known_and_nothing_else(
     replayable: bool, actions: list[str], buffer: int
 ) -> None:

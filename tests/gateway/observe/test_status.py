@@ -40,6 +40,7 @@ def test_the_whole_gateway_is_json() -> None:
 
     assert (page["ready"], page["strategy"], page["models"]) == (True, "kv_aware", {"tiny": "LocalEncoder"})
     assert page["admission"] == {"waiting": 2}
+    assert page["speeds"]["rates"]["prefill_tokens_s"]["prior"] == 8_000
     assert [replica["id"] for replica in page["replicas"]] == ["a", "b"]
     assert page["replicas"][0]["events"]["block_sizes"] == {"l0": 16}
     assert (page["replicas"][0]["events"]["malformed_frames"], page["replicas"][0]["events"]["starts"]) == (2, 1)

@@ -37,6 +37,9 @@ def _verified(draw: st.DrawFn) -> PredictionCounts:
         miscounted=draw(_NUMBERS),
         confirmed=draw(_NUMBERS),
         unconfirmed=draw(_counters("plain", "salted")),
+        estimated_tokens=draw(_NUMBERS.map(lambda number: number + 1)),
+        estimated_compared_tokens=draw(_NUMBERS),
+        estimated_found_tokens=draw(_NUMBERS),
     )
 
 
@@ -68,6 +71,14 @@ def test_both_or_neither() -> None:
     assert unverified["prompt_tokens"] == {"unverified": 150}
     assert not {"coverage", "accuracy", "lately"} & unverified.keys()
     assert merged_truth([{}, {}]) == merged_truth([]) == {}
+
+
+def test_an_estimate_has_a_part_of_its_own() -> None:
+    """What of it was found, where usage told; none where nothing was estimated."""
+    counts = PredictionCounts(estimated_tokens=3000, estimated_compared_tokens=2000, estimated_found_tokens=1500)
+
+    assert truth_page(counts, None)["l2_estimate"] == {"tokens": 3000, "compared_tokens": 2000, "found_tokens": 1500}
+    assert "l2_estimate" not in truth_page(PredictionCounts(), None)
 
 
 def test_what_was_lately() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from gateway.fleet.outcome import Outcome
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.observe.truth_view import TruthView
 from tests.gateway.router.toy_fleet import ToyFleet
 
@@ -90,3 +92,28 @@ def test_the_metrics() -> None:
     fleet.truth.left(fleet.only.replica)
     assert b'replica="a"' not in generate_latest(registry)
     assert value("predictions_total", source="usage") == 3
+
+
+def test_the_metrics_of_the_estimate() -> None:
+    """What was estimated, and both sides of what usage told of; from the start, so that an increase is seen."""
+    estimate = L2Estimate()
+    fleet = ToyFleet(l2=estimate)
+    _, registry = _view(fleet)
+
+    def values() -> list[float | None]:
+        compared = [{"side": "estimated"}, {"side": "actual"}]
+        names = [
+            ("l2_estimated_tokens_total", {}),
+            *(("l2_estimated_tokens_compared_total", side) for side in compared),
+        ]
+        return [registry.get_sample_value(f"prefixway_{name}", labels) for name, labels in names]
+
+    at_first = values()
+    running = fleet.send(range(2000))
+    estimate.finished(running.chain, 16, now=fleet.clock.now)
+    running.attempt.end(Outcome.CLIENT_GONE)
+    fleet.clock.now += 5
+    fleet.finish(fleet.send(range(2000)), loaded=1024)
+
+    assert at_first == [0, 0, 0]
+    assert values() == [1792, 1792, 1024]

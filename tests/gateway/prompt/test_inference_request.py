@@ -390,6 +390,29 @@ def test_a_header_s_session_wins() -> None:
     assert completion(session_id=5).session == ""
 
 
+@pytest.mark.parametrize("kind", ["chat", "completions", "responses", "messages", "pooling"])
+def test_without_a_session_what_comes_nearest_names_it(kind: str) -> None:
+    """A cache key, else the user, else the user of Anthropic's metadata: requests of one share prompts."""
+    given: dict[str, Any] = {
+        "session_id": "session",
+        "prompt_cache_key": "key",
+        "user": "user",
+        "metadata": {"user_id": "a user's session"},
+    }
+    named = []
+    while given:
+        named.append(InferenceRequest.parse(kind, json.dumps(given).encode()).session)
+        del given[next(iter(given))]
+
+    assert named == ["session", "key", "user", "a user's session"]
+
+
+@pytest.mark.parametrize("metadata", [None, [], "text", {}, {"user_id": 5}, {"user_id": "\ud800"}])
+def test_metadata_that_names_nobody_is_no_session(metadata: object) -> None:
+    """Nor is it anything else."""
+    assert chat(metadata=metadata).session == ""
+
+
 def test_cache_salt_is_kept() -> None:
     """It separates block hashes."""
     assert [chat(cache_salt="s").cache_salt, chat().cache_salt] == ["s", ""]
@@ -426,6 +449,10 @@ names = st.sampled_from(
         "truncate_prompt_tokens",
         "kv_transfer_params",
         "session_id",
+        "prompt_cache_key",
+        "user",
+        "metadata",
+        "user_id",
         "input",
         "instructions",
         "system",

@@ -24,6 +24,14 @@ def test_matched_tokens_are_disjoint_and_unknown_tiers_left_out(confirmed: TierT
     assert a_decision(confirmed=confirmed).matched == matched
 
 
+def test_an_estimate_is_not_what_events_tell() -> None:
+    """It has a word of its own, last, beside the L2 that is told of."""
+    told, untold = TierTokens(640, 512, 1664), TierTokens(640)
+
+    assert a_decision(confirmed=told, l2_estimate=256).matched == "prompt=1925,l0=640,l1=0,l2=1024,l2_estimate=256"
+    assert a_decision(confirmed=untold, l2_estimate=1152).matched == "prompt=1925,l0=640,l2_estimate=1152"
+
+
 def test_the_receipt() -> None:
     """Four headers, as documented."""
     assert dict(a_decision(prompt_reason="remote_tokenize").headers()) == {

@@ -12,6 +12,7 @@ from gateway.errors import BadRequest, ModelNotFound, NoReplica, ResponseNotFoun
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.model_card import parse_models
 from gateway.fleet.outcome import Outcome
+from gateway.fleet.rate_estimator import Learning
 from gateway.fleet.response_home import Home
 from gateway.fleet.speeds import Speeds
 from gateway.kv.memory_index import MemoryIndex
@@ -171,7 +172,7 @@ async def test_every_ending_clears_the_books() -> None:
 
 async def test_speeds_are_learned_from_first_bytes_and_ends() -> None:
     """A streamed prefill twice as long as predicted moves the calibration; its decoding moves the mean."""
-    clock, pool, speeds = Clock(), a_pool("a=http://a:1"), Speeds(prior_s=0.001)
+    clock, pool, speeds = Clock(), a_pool("a=http://a:1"), Speeds(learning=Learning(prior_s=0.001))
     router = a_router(pool, clock=clock, speeds=speeds)
     attempt = router.attempt(await router.prepare(_request()))
     predicted_s = attempt.decision.prefill_s
@@ -183,6 +184,20 @@ async def test_speeds_are_learned_from_first_bytes_and_ends() -> None:
     assert speeds.samples == 1
     assert speeds.rates.calibration == pytest.approx(2.0, rel=0.05)
     assert speeds.decode_s == pytest.approx(5.0 + 0.02 * 45)
+
+
+async def test_a_replica_of_another_speed_is_compared_at_that_speed() -> None:
+    """Twice as fast as the others, and as fast as it is said to be: nothing is to be corrected."""
+    clock, pool, speeds = Clock(), a_pool("a=http://a:1?speed=2"), Speeds()
+    router = a_router(pool, clock=clock, speeds=speeds)
+    for number in range(50):
+        attempt = router.attempt(await router.prepare(_request(list(range(number * 9_000, number * 9_000 + 8_000)))))
+        clock.now += attempt.decision.prefill_s
+        attempt.first_byte()
+        attempt.end(Outcome.OK)
+
+    assert speeds.samples == 50
+    assert [rate.value for rate in speeds.learned()] == pytest.approx([rate.prior for rate in speeds.learned()])
 
 
 async def test_replicas_without_events_keep_what_they_were_sent() -> None:
@@ -219,7 +234,7 @@ async def test_events_that_do_not_arrive_are_made_up_for() -> None:
 
 async def test_a_host_cache_hit_is_calibrated_with_its_loading() -> None:
     """8 of 10 blocks of 64 in L1, loaded exactly as predicted: the calibration stays 1."""
-    clock, pool, speeds = Clock(), a_pool("b=http://b:1"), Speeds(prior_s=0.0001)
+    clock, pool, speeds = Clock(), a_pool("b=http://b:1"), Speeds(learning=Learning(prior_s=0.0001))
     index = _index(pool, {"b": _chain(64, prompt=list(range(8200)))}, Tier.L1)
     router = a_router(pool, clock=clock, index=index, events=Events({"b": {Tier.L0: 16, Tier.L1: 64}}), speeds=speeds)
     attempt = router.attempt(await router.prepare(_request(list(range(8200)))))
@@ -264,6 +279,24 @@ async def test_what_is_kept_is_bounded_by_the_replicas_capacity() -> None:
     clock.now += 300
 
     assert (await _decided(router, _request())).expected_tokens == 160
+
+
+@pytest.mark.parametrize("strategy", ["kv_aware", "least_loaded", "prefix_aware", "session"])
+async def test_an_engine_that_tells_of_aborted_requests_is_not_left_out(strategy: str) -> None:
+    """Its page stands still, as long as it is sent nothing: a crowd that is gone long since."""
+    clock, pool = Clock(), a_pool()
+    router = a_router(pool, clock=clock, strategy=strategy)
+    gone = LoadReport(running=106, waiting=15, kv_usage=0.9, kv_blocks=2000, generated_tokens=5e5)
+    replica, chosen = next(iter(pool.replicas)), []
+    for number in range(40):
+        replica.reported(gone, clock.now)
+        attempt = router.attempt(await router.prepare(_request(list(range(number, 1000 + number)))))
+        chosen.append(attempt.decision.replica_id)
+        attempt.end(Outcome.OK)
+        clock.now += 1.0
+
+    assert set(chosen[:5]) == {"b"}
+    assert set(chosen[6:]) == {"a", "b"}
 
 
 async def test_a_listener_hears_of_attempts_from_then_on() -> None:

@@ -11,6 +11,7 @@ from gateway.fleet.outcome import Outcome
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.kv.feed_stats import CLEARED, FeedStats
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.memory_index import MemoryIndex
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import Tier
@@ -95,12 +96,13 @@ class ToyFleet:
         capacity: int = 1000,
         strategy: str = "kv_aware",
         announces: bool = True,
+        l2: L2Estimate | None = None,
     ) -> None:
         self.clock = Clock()
         self.index = MemoryIndex()
         self.pool = a_pool(servers)
         self.engines = {r.id: Engine(r, self.index, capacity) for r in self.pool.replicas}
-        self.truth = Truth(self, self.announced if announces else lambda *_: None, clock=self.clock)
+        self.truth = Truth(self, self.announced if announces else lambda *_: None, clock=self.clock, l2=l2)
         for replica in self.pool.replicas:
             self.truth.joined(replica, None)
         self.router: Router = a_router(
@@ -111,6 +113,7 @@ class ToyFleet:
             routed=Routed(),
             strategy=strategy,
             truth=self.truth,
+            l2=l2,
         )
 
     @property
@@ -135,9 +138,12 @@ class ToyFleet:
         engine = self.engines[attempt.decision.replica_id]
         return Running(attempt, ids, prepared.chains[BLOCK_SIZE], engine)
 
-    def finish(self, running: Running, *, details: bool = True, usage: bool = True, miscounts: int = 0) -> Usage:
-        """Let its engine serve it now, and answer."""
+    def finish(
+        self, running: Running, *, details: bool = True, usage: bool = True, miscounts: int = 0, loaded: int = 0
+    ) -> Usage:
+        """Let its engine serve it now, and answer. ``loaded``: tokens from the first on that it finds elsewhere."""
         served = running.engine.serve(running.prompt, running.chain)
+        served = served._replace(cached_tokens=max(served.cached_tokens or 0, loaded))
         running.attempt.first_byte()
         told = Usage(served.prompt_tokens + miscounts, 1, served.cached_tokens if details else None)
         running.attempt.end(Outcome.OK, usage=told if usage else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from gateway.observe.shadow_page import ShadowTotals
 from gateway.observe.truth_page import truth_page
 from gateway.router.prediction_counts import PredictionCounts
 from gateway.workers.merged_status import merged_replicas, merged_status
@@ -94,6 +95,21 @@ def test_a_finding_that_several_workers_have_is_told_once() -> None:
     ]
 
     assert [(row["replica"], row["since_s"]) for row in merged_status(pages)["findings"]] == [("b", 9.0), ("a", 3.0)]
+
+
+def test_what_is_learned_of_speeds_is_told_by_who_saw_most() -> None:
+    """Not lost among several workers."""
+    pages: list[dict[str, Any]] = [{"speeds": {"samples": 3}}, {"speeds": {"samples": 9}}, {}]
+
+    assert merged_status(pages)["speeds"] == {"samples": 9}
+
+
+def test_what_shadows_would_have_done_is_told_of_all_workers_together() -> None:
+    """Each worker asks its own."""
+    pages: list[dict[str, Any]] = [{"shadows": [ShadowTotals(2, 1, 0.5).row("x", "kv_aware")]}, {"shadows": []}, {}]
+
+    assert merged_status([*pages, *pages])["shadows"] == [ShadowTotals(4, 2, 1.0).row("x", "kv_aware")]
+    assert merged_status([])["shadows"] == []
 
 
 def test_what_became_of_predictions_is_told_of_all_workers_together() -> None:

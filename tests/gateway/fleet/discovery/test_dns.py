@@ -291,7 +291,7 @@ async def test_a_name_that_is_none_is_no_crash(names: NameServer) -> None:
         assert name in await fault(addresses(names, name))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tail=st.binary(max_size=200))
 async def test_no_bytes_of_a_name_server_are_a_crash(tail: bytes) -> None:
     """Over TCP, where nobody else could have sent them: they carry the question's id."""

@@ -173,9 +173,7 @@ async def test_long_chains_and_much_of_them(index: PrefixIndex) -> None:
 
 
 @given(steps=st.lists(STEPS, max_size=40), chains=st.lists(CHAINS_OF_BLOCKS, min_size=1, max_size=3))
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 async def test_it_answers_as_the_model_does(
     server: RedisServer | None, steps: list[tuple[str, ReplicaKey, Tier, list[int]]], chains: list[list[int]]
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from gateway.fleet.inflight import InFlight
+from gateway.fleet.prefill_sample import PrefillWork
 from gateway.fleet.replica import Replica
 from gateway.fleet.speeds import Speeds
 from gateway.kv.routed import Routed
@@ -101,7 +102,8 @@ class Side:
     def dispatch(self, id_: str, promised_s: float = 0.5, *, streamed: bool = True) -> InFlight:
         """A request of its own in the books of a replica, told to the others; no prompt."""
         replica, now = self.replica(id_), self.clock.now
-        inflight = InFlight(promised_s, promised_s, 100, 2.0, streamed, now)
+        work = PrefillWork(promised_s * 8_000, 0.0, 1.0, 0.0, 0.0) if streamed else None
+        inflight = InFlight(promised_s, promised_s, 100, 2.0, streamed, now, work=work)
         replica.workload.dispatch(inflight, now)
         self.own.dispatched(replica, inflight, 16, ())
         return inflight

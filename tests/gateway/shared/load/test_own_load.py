@@ -43,7 +43,7 @@ def test_tells_what_happened_in_order() -> None:
     assert told == [
         Dispatched(1, a, 0.5, 100, 2.0, True, 16),
         Dispatched(2, b, 0.25, 100, 2.0, True, 16),
-        FirstByte(1, 0.0, 0.5),
+        FirstByte(1, 0.0, 0.5, tokens=4_000.0, steps=1.0),
         Ended(2, False),
     ]
     assert side.says() == []

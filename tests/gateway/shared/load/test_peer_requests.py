@@ -7,6 +7,7 @@ import pytest
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.server_spec import parse_servers
 from gateway.kv.block_bytes import pack_blocks
+from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.tiers import Tier
 from gateway.kv.trust import FeedState
 from gateway.shared.load.load_messages import Dispatched, OpenRequest, ReplicaName, Sync
@@ -228,3 +229,34 @@ def test_a_plain_answer_of_a_peer_holds_its_promise_as_one_of_ours() -> None:
     side.clock.now += 0.6
 
     assert side.load_of("a") == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("same_secret", "has_begun", "tokens"), [(True, True, 512), (True, False, 0), (False, True, 0)]
+)
+def test_what_peers_finish_lies_in_shared_storage_too(same_secret: bool, has_begun: bool, tokens: int) -> None:
+    """By the estimate: where its prefill was seen to be done, and its blocks can be compared with ours."""
+    side, estimate, blocks = Side("me"), L2Estimate(), list(range(1, 41))
+    requests, now = PeerRequests(side.books._replace(l2=estimate)), side.clock.now
+    requests.dispatched(_dispatched(blocks=pack_blocks(blocks)), now, same_secret=same_secret)
+    if has_begun:
+        requests.first_byte(1, now)
+    assert estimate.match({16: blocks}, now=now) == 0
+    requests.ended(1, now, kept=False)
+
+    assert estimate.match({16: blocks}, now=now) == tokens
+
+
+def test_what_we_held_back_is_learned_when_a_peers_prefill_ends() -> None:
+    """Our first byte came while the peer's request still waited: it may have been of the same step, until that ends."""
+    side = Side("me")
+    requests = PeerRequests(side.books)
+    ours = side.dispatch("a")
+    requests.dispatched(_dispatched(), side.clock.now, same_secret=True)
+    side.clock.now += 0.5
+    side.first_byte("a", ours)
+    held_back = side.speeds.samples
+    side.clock.now += 0.5
+    requests.first_byte(1, side.clock.now)
+
+    assert (held_back, side.speeds.samples) == (0, 1)

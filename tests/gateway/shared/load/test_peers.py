@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.fleet.inflight import InFlight
+from gateway.shared.load.load_messages import FirstByte, batches, encode
 from tests.gateway.shared.load.gateways import Side
 
 
@@ -165,6 +166,18 @@ def _fate(on_their_way: list[bytes], fates: Random) -> list[bytes]:
     return arrive
 
 
+def test_an_older_gateway_says_less_of_what_it_learned() -> None:
+    """How long it took beside what it predicted: that moves the common factor."""
+    one, two = Side("one"), Side("two")
+    one.dispatch("a", promised_s=0.5)
+    two.hears(one.says())
+    (batch,) = batches([FirstByte(1, actual_s=1.0, unscaled_s=0.5)])
+    two.hears([encode("one", two.secret.id, 99, batch)])
+
+    assert two.speeds.samples == 1
+    assert two.speeds.rates.calibration == pytest.approx((1.0 + 1.0) / (1.0 + 0.5), rel=0.01)
+
+
 def test_what_one_learns_of_speeds_all_learn() -> None:
     """A prefill that was seen to its end calibrates every gateway; one told late, or of nobody's request, none."""
     one, two = Side("one"), Side("two")
@@ -178,4 +191,5 @@ def test_what_one_learns_of_speeds_all_learn() -> None:
     two.hears(payloads)
 
     assert two.speeds.samples == 1
-    assert two.speeds.rates.calibration == pytest.approx((1.0 + 1.0) / (1.0 + 0.5), rel=0.01)
+    assert two.speeds.rates.calibration == pytest.approx((1.0 + 1.0) / (1.0 + 0.512), rel=0.01)
+    assert next(two.speeds.learned()).samples == 1  # and of what it was made
