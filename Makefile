@@ -1,5 +1,5 @@
 # make            what CI runs first: check, then test
-# make demo       three simulated replicas, the gateway, a load under each strategy (STAY=1: stays up)
+# make demo       three simulated replicas, the gateway, a load under four strategies (STAY=1: stays up)
 # make test       all tests but those of real vLLM
 # make coverage   the same, slower, and which lines and branches they miss
 # make test-vllm  tests against two real vLLM replicas on the CPU
@@ -67,7 +67,9 @@ bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks.kv
 	$(BIN)/python -m benchmarks.shared_index
 	$(BIN)/python -m benchmarks.decide
+	$(BIN)/python -m benchmarks.onlookers
 	$(BIN)/python -m benchmarks.prediction_error
+	$(BIN)/python -m benchmarks.learning
 	$(BIN)/python -m benchmarks.relay_cost --rounds 3 --seconds 2 $(if $(VLLM_ROUTER),--vllm-router $(VLLM_ROUTER))
 	$(BIN)/python -m benchmarks.long_prompt
 	$(BIN)/python -m benchmarks.many_streams

@@ -53,7 +53,7 @@ class _Events:
         return self._stats
 
 
-def _pool(replicas: int) -> ReplicaPool:
+def pool_of(replicas: int) -> ReplicaPool:
     pool = ReplicaPool()
     pool.reconcile(parse_servers(",".join(f"r{n}=http://10.0.0.{n}:8000" for n in range(replicas))))
     for server in pool.servers:
@@ -63,8 +63,8 @@ def _pool(replicas: int) -> ReplicaPool:
     return pool
 
 
-def _router(replicas: int, strategy: str, encoders: EncoderRegistry) -> tuple[Router, MemoryIndex, ReplicaPool]:
-    pool, index = _pool(replicas), MemoryIndex()
+def router_of(replicas: int, strategy: str, encoders: EncoderRegistry) -> tuple[Router, MemoryIndex, ReplicaPool]:
+    pool, index = pool_of(replicas), MemoryIndex()
     router = Router(
         pool=pool,
         index=index,
@@ -80,13 +80,13 @@ def _router(replicas: int, strategy: str, encoders: EncoderRegistry) -> tuple[Ro
     return router, index, pool
 
 
-def _chat(pairs_of_words: int) -> bytes:
+def chat(pairs_of_words: int) -> bytes:
     return json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": "hello world " * pairs_of_words}]}
     ).encode()
 
 
-def _hold(prepared: Prepared, index: MemoryIndex, pool: ReplicaPool) -> None:
+def hold(prepared: Prepared, index: MemoryIndex, pool: ReplicaPool) -> None:
     """Let half of the replicas hold the prompt, and the others half of it."""
     chain = prepared.chains.get(16, ())
     for number, replica in enumerate(pool.replicas):
@@ -120,10 +120,10 @@ async def _microseconds(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def _measure(replicas: int, strategy: str, pairs: int, encoders: EncoderRegistry) -> None:
-    router, index, pool = _router(replicas, strategy, encoders)
-    raw = _chat(pairs)
+    router, index, pool = router_of(replicas, strategy, encoders)
+    raw = chat(pairs)
     request = InferenceRequest.parse("chat", raw)
-    _hold(await router.prepare(request), index, pool)
+    hold(await router.prepare(request), index, pool)
     prepared = await router.prepare(request)
 
     async def tried() -> None:

@@ -1,4 +1,4 @@
-"""``python -m loadtest replica`` and ``python -m loadtest load``: the parts of the demo, each by itself."""
+"""``python -m loadtest``: ``replica`` and ``load`` are the parts of the demo; ``replay`` compares strategies."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import asyncio
 import contextlib
 import itertools
 import signal
+import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 from loadtest.closed_loop import ClosedLoop, percentile
+from loadtest.replay.arguments import add_replay_arguments
 from loadtest.replica import ReplicaOptions, SimulatedReplica, Speeds
 from loadtest.replica.kv_events import EventDialect
 from loadtest.replica.model_folder import DEFAULT_FOLDER, ModelFolder
@@ -18,8 +20,12 @@ from loadtest.workload import Workload
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the named part until it ends, SIGTERM or Ctrl-C."""
+    """Run the named part until it ends, SIGTERM or Ctrl-C. A replay exits with its own code."""
     arguments = parser().parse_args(argv)
+    if arguments.command == "replay":
+        from loadtest.replay.command import run_replay  # noqa: PLC0415 - the other parts start without the router
+
+        sys.exit(run_replay(arguments, sys.argv[1:] if argv is None else argv))
     run = serve_replica(arguments) if arguments.command == "replica" else play_load(arguments)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_until_terminated(run))
@@ -39,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     _add_replica(commands.add_parser("replica", help="a simulated vLLM server"))
     _add_load(commands.add_parser("load", help="play conversations against an OpenAI server"))
+    add_replay_arguments(commands.add_parser("replay", help="compare strategies on a trace, offline"))
     return top
 
 

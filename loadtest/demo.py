@@ -1,4 +1,4 @@
-"""The demo: three simulated replicas, the same conversations through every strategy, and a table.
+"""The demo: three simulated replicas, the same conversations through four strategies, and a table.
 
 Owns the replicas and the load. Does not know how a gateway is started: the caller hands that in, so that
 nothing here stands above the gateway's edge.

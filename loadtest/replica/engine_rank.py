@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 
 from loadtest.replica.block_cache import BlockCache
+from loadtest.replica.chunk_store import ChunkStore
 from loadtest.replica.kv_events import KVEvent
 from loadtest.replica.options import ReplicaOptions
 from loadtest.replica.publisher import EventPublisher
@@ -70,7 +71,19 @@ class EngineRank:
             bytes_hashes=options.bytes_hashes,
             is_on=lambda: self.silent.caches,
         )
-        self.scheduler = Scheduler(self.cache, options.speeds, self._publish)
+        self.scheduler = Scheduler(self.cache, options.speeds, self._publish, self._chunks())
+
+    def _chunks(self) -> ChunkStore | None:
+        """Host memory ends with the process, shared storage does not."""
+        options = self._options
+        if not options.host_chunks and options.storage is None:
+            return None
+        return ChunkStore(
+            host_chunks=options.host_chunks,
+            storage=options.storage,
+            chunk_tokens=options.chunk_tokens,
+            tells_removals=options.tells_host_removals,
+        )
 
     def _publish(self, events: Sequence[KVEvent]) -> None:
         if self._options.kv_events:

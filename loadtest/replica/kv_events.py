@@ -32,6 +32,7 @@ class BlockStored:
     lora_name: str | None = None
     extra_keys: tuple[ExtraKeys, ...] = ()
     session_id: str | None = None
+    medium: str = MEDIUM
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class BlockRemoved:
     """One physical copy of each of these blocks was evicted."""
 
     block_hashes: tuple[BlockHash, ...]
+    medium: str = MEDIUM
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,8 @@ def _as_map(event: KVEvent, minor: int) -> dict[str, object]:
     if isinstance(event, AllBlocksCleared):
         return {"type": "AllBlocksCleared"}
     if isinstance(event, BlockRemoved):
-        removed = list(event.block_hashes)
-        return {"type": "BlockRemoved", "block_hashes": removed, "medium": MEDIUM, "group_idx": 0}
+        of_removed: dict[str, object] = {"block_hashes": list(event.block_hashes), "medium": event.medium}
+        return {"type": "BlockRemoved", **of_removed, **({"group_idx": 0} if event.medium == MEDIUM else {})}
     fields: dict[str, object] = {
         "type": "BlockStored",
         "block_hashes": list(event.block_hashes),
@@ -90,12 +92,11 @@ def _as_map(event: KVEvent, minor: int) -> dict[str, object]:
         "token_ids": list(event.token_ids),
         "block_size": event.block_size,
         "lora_id": event.lora_id,
-        "medium": MEDIUM,
+        "medium": event.medium,
         "lora_name": event.lora_name,
-        "extra_keys": list(event.extra_keys),
-        "group_idx": 0,
-        "kv_cache_spec_kind": ATTENTION_KIND,
     }
+    if event.medium == MEDIUM:  # LMCache, which tells of its chunks by the same stream, knows no more
+        fields |= {"extra_keys": list(event.extra_keys), "group_idx": 0, "kv_cache_spec_kind": ATTENTION_KIND}
     if event.session_id is not None and minor >= 30:
         fields["session_id"] = event.session_id
     return fields
@@ -110,9 +111,9 @@ def _as_array(event: KVEvent, minor: int) -> list[object]:
     if isinstance(event, AllBlocksCleared):
         return ["AllBlocksCleared"]
     if isinstance(event, BlockRemoved):
-        removed_tail = _known_by(minor, _REMOVED_TAIL_SINCE, (MEDIUM, 0))
+        removed_tail = _known_by(minor, _REMOVED_TAIL_SINCE, (event.medium, 0)[: _told_of(event.medium, 2, 1)])
         return ["BlockRemoved", list(event.block_hashes), *removed_tail]
-    tail = (MEDIUM, event.lora_name, list(event.extra_keys), 0, ATTENTION_KIND, None)
+    tail: Sequence[object] = (event.medium, event.lora_name, list(event.extra_keys), 0, ATTENTION_KIND, None)
     return [
         "BlockStored",
         list(event.block_hashes),
@@ -120,8 +121,13 @@ def _as_array(event: KVEvent, minor: int) -> list[object]:
         list(event.token_ids),
         event.block_size,
         event.lora_id,
-        *_known_by(minor, _STORED_TAIL_SINCE, tail),
+        *_known_by(minor, _STORED_TAIL_SINCE, tail[: _told_of(event.medium, 6, 2)]),
     ]
+
+
+def _told_of(medium: str, engine: int, lmcache: int) -> int:
+    """How many of an event's last fields whoever keeps that medium tells."""
+    return engine if medium == MEDIUM else lmcache
 
 
 def _known_by(minor: int, since: Sequence[int], fields: Sequence[object]) -> list[object]:

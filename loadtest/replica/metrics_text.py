@@ -55,14 +55,17 @@ def _shared(rank: EngineRank, labels: Mapping[str, str]) -> list[Family]:
 
 def _current(rank: EngineRank, labels: Mapping[str, str]) -> list[Family]:
     stats = rank.scheduler.stats
-    computed = stats.prompt_tokens - stats.hit_tokens
-    by_source = {"local_compute": computed, "local_cache_hit": stats.hit_tokens, "external_kv_transfer": 0}
+    loaded, missed = stats.host_tokens + stats.storage_tokens, stats.queried_tokens - stats.hit_tokens
+    computed = stats.prompt_tokens - stats.hit_tokens - loaded
+    by_source = {"local_compute": computed, "local_cache_hit": stats.hit_tokens, "external_kv_transfer": loaded}
     rows = [("_total", {**labels, "source": source}, float(value)) for source, value in by_source.items()]
     return [
         Family("vllm:kv_cache_usage_perc", "gauge", [("", labels, _usage(rank))]),
         Family("vllm:prefix_cache_queries", "counter", [("_total", labels, stats.queried_tokens)]),
         Family("vllm:prefix_cache_hits", "counter", [("_total", labels, stats.hit_tokens)]),
-        Family("vllm:prompt_tokens_cached", "counter", [("_total", labels, stats.hit_tokens)]),
+        Family("vllm:external_prefix_cache_queries", "counter", [("_total", labels, missed)]),
+        Family("vllm:external_prefix_cache_hits", "counter", [("_total", labels, loaded)]),
+        Family("vllm:prompt_tokens_cached", "counter", [("_total", labels, stats.hit_tokens + loaded)]),
         Family("vllm:prompt_tokens_by_source", "counter", rows),
         _sleep_state(rank.scheduler.sleep_level, labels),
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from loadtest.replica.chunk_store import SharedStorage
 from loadtest.replica.kv_events import EventDialect
 from loadtest.replica.model_folder import DEFAULT_FOLDER
 from loadtest.replica.publisher import ANY_PORT
@@ -27,6 +28,10 @@ class ReplicaOptions:
     capacity_blocks: int = 2048  # usable ones, for each rank
     max_model_len: int = 16_384  # tokens; less where the cache is smaller
     ranks: int = 1
+    host_chunks: int = 0  # of prompts, in host memory as with LMCache; 0: there is none
+    storage: SharedStorage | None = None  # the same one for all that share it
+    chunk_tokens: int = 256
+    tells_host_removals: bool = True  # LMCache inside of the engine does not
     speeds: Speeds = field(default_factory=Speeds)
     answer_tokens: tuple[int, int] = (16, 48)  # how long an answer is that nobody limits
     answer_text: str = ""  # answer this, whatever was asked

@@ -8,6 +8,8 @@ time. Does not know text, HTTP or ZeroMQ.
 Seconds of one step (P, K as in :class:`Speeds`; u tokens of prefill that start at context length s):
 
     step + sequence * n + sum over prefills of u/P * (1 + (s + u/2)/K) + context * sum of decode contexts
+
+and, once for each request that was let in, those of loading what lies in host memory or in shared storage.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from loadtest.replica.block_cache import BlockCache, BlockTable, CacheScope
+from loadtest.replica.chunk_store import ChunkStore
 from loadtest.replica.kv_events import KVEvent
 
 
@@ -33,10 +36,18 @@ class Speeds:
     chunk_tokens: int = 4096  # tokens one step may compute
     max_running: int = 128
     time_scale: float = 1.0  # 0: as fast as it goes
+    l1_tokens_per_s: float = 120_000.0  # loaded from host memory
+    l2_tokens_per_s: float = 34_000.0  # loaded from shared storage
+    l2_fixed_s: float = 0.1  # until the first of them is there
 
     def prefill_s(self, start: int, tokens: int) -> float:
         """Seconds of computing ``tokens`` that start at context length ``start``."""
         return tokens / self.prefill_tokens_per_s * (1 + (start + tokens / 2) / self.attention_tokens)
+
+    def load_s(self, host_tokens: int, storage_tokens: int) -> float:
+        """Seconds of loading what is not in the GPU."""
+        of_storage = self.l2_fixed_s + storage_tokens / self.l2_tokens_per_s if storage_tokens else 0.0
+        return host_tokens / self.l1_tokens_per_s + of_storage
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +63,7 @@ class Generation:
     cached_tokens: int | None = None  # known once it was admitted
     arrived_s: float = 0.0
     computed: int = 0
+    loading_s: float = 0.0  # yet to be spent, before scaling
     generated: int = 0
     table: BlockTable | None = None
     outbox: asyncio.Queue[int | None] = field(default_factory=asyncio.Queue)
@@ -72,6 +84,8 @@ class SchedulerStats:
     prompt_tokens: int = 0
     queried_tokens: int = 0
     hit_tokens: int = 0
+    host_tokens: int = 0  # loaded from host memory
+    storage_tokens: int = 0  # and from shared storage
     generated_tokens: int = 0
     preemptions: int = 0
     finished: dict[str, int] = field(default_factory=lambda: {"stop": 0, "length": 0})
@@ -84,8 +98,15 @@ Share = tuple[Generation, int]  # a request and how many tokens of it a step com
 class Scheduler:
     """One engine's queue. ``publish`` gets the KV events of each step, once its time has passed."""
 
-    def __init__(self, cache: BlockCache, speeds: Speeds, publish: Callable[[Sequence[KVEvent]], None]) -> None:
+    def __init__(
+        self,
+        cache: BlockCache,
+        speeds: Speeds,
+        publish: Callable[[Sequence[KVEvent]], None],
+        chunks: ChunkStore | None = None,
+    ) -> None:
         self.cache = cache
+        self.chunks = chunks
         self.stats = SchedulerStats()
         self.slowdown = 1.0
         self._speeds = speeds
@@ -184,6 +205,7 @@ class Scheduler:
         """Seconds the step takes, before scaling."""
         seconds = self._speeds.step_s + self._speeds.sequence_s * len(shares)
         for generation, tokens in shares:
+            seconds += generation.loading_s
             if generation.computed >= len(generation.prompt):
                 seconds += self._speeds.context_token_s * generation.computed
             else:
@@ -197,8 +219,13 @@ class Scheduler:
             if generation.table is None:
                 continue  # aborted meanwhile
             generation.computed += tokens
+            generation.loading_s = 0.0
             if generation.computed == len(generation.table.tokens):
+                if self.chunks is not None and not generation.generated:
+                    self.chunks.store(generation.prompt, generation.scope)
                 self._sample(generation, generation.table, now)
+        if self.chunks is not None:
+            self._publish(self.chunks.take_events())
 
     def _wanted(self, generation: Generation, budget: int) -> int:
         assert generation.table is not None  # noqa: S101
@@ -221,13 +248,24 @@ class Scheduler:
             return False
         generation.table = table
         generation.computed = table.cached_tokens
+        if self.chunks is not None and generation.reads_cache:
+            self._load(generation, table, self.chunks)
         self.cache.extend(table, generation.computed + self._wanted(generation, budget))
         if generation.cached_tokens is None:
-            generation.cached_tokens = table.cached_tokens
+            generation.cached_tokens = generation.computed
             self.stats.prompt_tokens += len(generation.prompt)
             self.stats.queried_tokens += len(generation.prompt) if generation.reads_cache else 0
             self.stats.hit_tokens += table.cached_tokens
         return True
+
+    def _load(self, generation: Generation, table: BlockTable, chunks: ChunkStore) -> None:
+        """Fetch what is found beside the GPU: it need not be computed."""
+        computed, from_host, from_storage = chunks.load(table.tokens, table.scope, table.cached_tokens)
+        generation.computed = computed
+        generation.loading_s = self._speeds.load_s(from_host, from_storage)
+        if generation.cached_tokens is None:
+            self.stats.host_tokens += from_host
+            self.stats.storage_tokens += from_storage
 
     def _preempt(self, generation: Generation) -> None:
         self._running.remove(generation)

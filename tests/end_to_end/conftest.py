@@ -19,7 +19,7 @@ def pytest_asyncio_loop_factories(
     return {"uvloop": uvloop.new_event_loop} if item.path.name in _ON_UVLOOP else {"asyncio": asyncio.new_event_loop}
 
 
-@pytest.fixture(params=["kv_aware", "prefix_aware", "least_loaded", "round_robin"])
+@pytest.fixture(params=["kv_aware", "prefix_aware", "least_loaded", "session", "round_robin"])
 def strategy(request: pytest.FixtureRequest) -> str:
     """Each strategy in turn: second code paths rot."""
     name: str = request.param

@@ -13,10 +13,11 @@ import pytest
 from loadtest.__main__ import main
 from loadtest.demo import DemoOptions, StrategyResult, run_demo, table
 from loadtest.replica import ReplicaOptions
-from loadtest.replica.http_server import HttpServer, ReceivedRequest, Responder
+from loadtest.replica.http_server import ReceivedRequest, Responder
 from loadtest.workload import Workload
 from tests.fakes.waiting import eventually
 from tests.loadtest.replica.running import NO_TIME, running
+from tests.loadtest.small_proxy import small_proxy
 
 SMALL = DemoOptions(
     replica=ReplicaOptions(model="demo", capacity_blocks=1000, speeds=NO_TIME),
@@ -29,7 +30,7 @@ SMALL = DemoOptions(
 async def small_gateway(urls: Sequence[str], strategy: str) -> AsyncIterator[str]:
     """Keeps each conversation where it began, or moves it on at every turn."""
 
-    async def handle(request: ReceivedRequest, responder: Responder) -> None:
+    async def relay(client: httpx.AsyncClient, request: ReceivedRequest, responder: Responder) -> None:
         messages = json.loads(request.body)["messages"]
         number = len(messages[1]["content"]) + (len(messages) // 2 if strategy == "round_robin" else 0)
         async with client.stream("POST", urls[number % len(urls)] + request.target, content=request.body) as answer:
@@ -38,13 +39,8 @@ async def small_gateway(urls: Sequence[str], strategy: str) -> AsyncIterator[str
                 await responder.write(data)
             await responder.end()
 
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        server = HttpServer(handle)
-        await server.start()
-        try:
-            yield f"http://127.0.0.1:{server.port}"
-        finally:
-            await server.stop()
+    async with small_proxy(relay) as url:
+        yield url
 
 
 async def test_compares_strategies_on_empty_caches() -> None:

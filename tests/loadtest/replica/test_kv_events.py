@@ -20,7 +20,7 @@ from loadtest.replica.kv_events import (
 
 DATA = Path(__file__).parents[2] / "data" / "events"
 CAPTURED = ["01_stored_3blocks", "03_stored_cache_salt", "05_evict_then_stored", "06_cleared_then_stored"]
-CAPTURED += ["09_bytes_hash_sha256_cbor", "10_session_id", "11_lora"]
+CAPTURED += ["09_bytes_hash_sha256_cbor", "10_session_id", "11_lora", "12_lmcache_cpu_stored", "13_lmcache_cpu_removed"]
 LEGACY = {
     "legacy_v0.10.0": EventDialect.V0_10,
     "legacy_v0.10.2-0.12": EventDialect.V0_12,
@@ -42,7 +42,7 @@ def event_of(fields: dict[str, Any]) -> KVEvent:
     if fields["type"] == "AllBlocksCleared":
         return AllBlocksCleared()
     if fields["type"] == "BlockRemoved":
-        return BlockRemoved(tuple(fields["block_hashes"]))
+        return BlockRemoved(tuple(fields["block_hashes"]), fields["medium"])
     return BlockStored(
         tuple(fields["block_hashes"]),
         fields["parent_block_hash"],
@@ -50,8 +50,9 @@ def event_of(fields: dict[str, Any]) -> KVEvent:
         fields["block_size"],
         fields["lora_id"],
         fields["lora_name"],
-        tuple(tuple(keys) if keys else None for keys in fields["extra_keys"]),
+        tuple(tuple(keys) if keys else None for keys in fields.get("extra_keys", ())),
         fields.get("session_id"),
+        fields["medium"],
     )
 
 
@@ -70,6 +71,17 @@ def test_older_forms_are_those_releases_forms(name: str) -> None:
     expected = json.loads((DATA / f"{name}.json").read_text())["decoded"]
 
     assert msgspec.msgpack.decode(encode_batch(LEGACY_EVENTS, 1.5, 0, LEGACY[name])) == expected
+
+
+def test_host_memory_is_told_of_in_older_forms_too() -> None:
+    """As far as a release's arrays go: without the fields of the engine's own blocks."""
+    events: list[KVEvent] = [BlockStored((1,), None, (5, 6), 2, medium="cpu"), BlockRemoved((1,), "cpu")]
+    payload = encode_batch(events, 0.0, 0, EventDialect.V0_23)
+
+    assert msgspec.msgpack.decode(payload)[1] == [
+        ["BlockStored", [1], None, [5, 6], 2, None, "cpu", None],
+        ["BlockRemoved", [1], "cpu"],
+    ]
 
 
 def test_the_session_is_named_from_0_30_on() -> None:

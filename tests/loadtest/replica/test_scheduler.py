@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtest.replica.block_cache import BlockCache
+from loadtest.replica.chunk_store import ChunkStore, SharedStorage
 from loadtest.replica.kv_events import BlockStored, KVEvent
 from loadtest.replica.scheduler import Generation, Scheduler, Speeds
 from tests.fakes.waiting import eventually
@@ -22,10 +23,10 @@ FAST = Speeds(time_scale=0.0, chunk_tokens=8, max_running=2)
 class Bench:
     """A scheduler, and what it published."""
 
-    def __init__(self, capacity_blocks: int = 32, speeds: Speeds = FAST) -> None:
+    def __init__(self, capacity_blocks: int = 32, speeds: Speeds = FAST, chunks: ChunkStore | None = None) -> None:
         self.batches: list[Sequence[KVEvent]] = []
         self.cache = BlockCache(capacity_blocks, BLOCK)
-        self.scheduler = Scheduler(self.cache, speeds, self.batches.append)
+        self.scheduler = Scheduler(self.cache, speeds, self.batches.append, chunks)
 
     def step(self) -> list[tuple[Generation, int]]:
         shares = self.scheduler.schedule()
@@ -176,3 +177,35 @@ async def test_generate_yields_as_it_steps_and_leaving_aborts() -> None:
     assert bench.scheduler.stats.finished == {"stop": 0, "length": 1}
     stepping.cancel()
     await asyncio.gather(stepping, return_exceptions=True)
+
+
+async def test_what_lies_beside_the_gpu_is_loaded_instead_of_computed() -> None:
+    """Another engine's chunks: they count as cached, take their time once, and are the GPU's from then on."""
+    storage = SharedStorage()
+    speeds = Speeds(chunk_tokens=100, step_s=0.0, sequence_s=0.0, l1_tokens_per_s=4, l2_tokens_per_s=2, l2_fixed_s=5)
+    first, second = (
+        Bench(speeds=speeds, chunks=ChunkStore(host_chunks=hosts, storage=storage, chunk_tokens=8)) for hosts in (0, 2)
+    )
+    first.scheduler.submit(request(30, 1), now=0.0)
+    first.step_until_idle()
+    loaded, again = request(30, 2), request(30, 1)
+    second.scheduler.submit(loaded, now=0.0)
+    shares = second.scheduler.schedule()
+    loading_s = second.scheduler.step_s(shares) - speeds.prefill_s(24, 6)
+    second.scheduler.complete(shares, now=0.0)
+    decoding_s = second.scheduler.step_s(second.scheduler.schedule())
+    second.scheduler.abort(loaded)
+    second.cache.lose()
+    second.scheduler.submit(again, now=0.0)
+    shares = second.scheduler.schedule()
+    reloading_s = second.scheduler.step_s(shares) - speeds.prefill_s(24, 6)
+    second.scheduler.complete(shares, now=0.0)
+
+    assert (loaded.cached_tokens, again.cached_tokens) == (24, 24)
+    assert loading_s == pytest.approx(5 + 24 / 2)
+    assert decoding_s < 0.01
+    assert reloading_s == pytest.approx(16 / 4 + 5 + 8 / 2)
+    stats = second.scheduler.stats
+    assert (stats.host_tokens, stats.storage_tokens, stats.hit_tokens) == (16, 32, 0)
+    media = [e.medium for batch in second.batches[:2] for e in batch if isinstance(e, BlockStored)]
+    assert media == ["GPU", "cpu", "cpu", "cpu"]
