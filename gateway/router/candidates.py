@@ -8,7 +8,6 @@ from typing import Protocol
 from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.speeds import Speeds, TypicalRequest
-from gateway.fleet.strangers import Strangers
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.routed import Routed
 from gateway.kv.tiers import TierTokens
@@ -94,35 +93,30 @@ class Candidates:
                 credit = known[holds] = self._credit(prepared, *holds)
             l0, l1, l2, tokens, prefill_s, uncached, l2_estimate = credit
             waiting, running, kv_usage = replica.reported_load
-            decoding = workload.decoding
-            candidates.append(
-                Candidate(
-                    replica.id,
-                    l0,
-                    l1,
-                    l2,
-                    tokens,
-                    trust,
-                    (prefill_s + decoding_s * decoding) / speed,
-                    workload.promised_s(now),
-                    workload.kv_blocks + len(in_flight),
-                    (uncached + output_tokens) / block_size + 1,
-                    replica.kv_blocks,
-                    decoding,
-                    decode_s,
-                    workload.inflight,
-                    workload.pending_tokens,
-                    waiting,
-                    running,
-                    kv_usage,
-                    -1.0 if replica.reported_s is None else now - replica.reported_s,
-                    _sharing(in_flight, prepared.chains.get(block_size, ()), tokens // block_size) if tokens else 0,
-                    speed,
-                    l2_estimate,
-                )
-            )
-            if replica.strangers is not None:
-                _add_strangers(candidates[-1], replica.strangers, typical, decoding_s)
+            kv_blocks_used, decoding = workload.kv_blocks + len(in_flight), workload.decoding
+            promised_s, inflight, pending = workload.promised_s(now), workload.inflight, workload.pending_tokens
+            if replica.strangers is not None:  # each counts like ours on the average
+                theirs, theirs_waiting = replica.strangers
+                decoding += theirs
+                inflight += theirs + int(theirs_waiting)
+                if theirs_waiting:
+                    promised_s += theirs_waiting * typical.prefill_s / speed
+                    pending += int(theirs_waiting * typical.tokens)
+                if (reported := kv_usage * replica.kv_blocks) > kv_blocks_used:
+                    kv_blocks_used = reported
+            age_s = -1.0 if replica.reported_s is None else now - replica.reported_s
+            chain = prepared.chains.get(block_size, ()) if tokens else ()
+            # fmt: off
+            candidates.append(Candidate(
+                replica.id, l0, l1, l2, tokens, trust,
+                (prefill_s + decoding_s * decoding) / speed, promised_s,
+                kv_blocks_used, (uncached + output_tokens) / block_size + 1, replica.kv_blocks,
+                decoding, decode_s, inflight, pending,
+                waiting, running, kv_usage, age_s,
+                _sharing(in_flight, chain, tokens // block_size) if tokens else 0,
+                speed, l2_estimate,
+            ))
+            # fmt: on
         return candidates
 
     def priced(self, prepared: Prepared, replica: Replica, now: float) -> Candidate:
@@ -147,19 +141,6 @@ class Candidates:
         if not prepared.matchable:
             return {}
         return self._routed.match(prepared.matchable, [replica.key for replica in replicas], now=now)
-
-
-def _add_strangers(candidate: Candidate, strangers: Strangers, typical: TypicalRequest, decoding_s: float) -> None:
-    """Requests that others sent count as ours do, each like ours on the average."""
-    decoding, waiting = strangers
-    prefill_s, tokens = typical
-    candidate.decoding += decoding
-    candidate.prefill_s += decoding_s * decoding / candidate.speed
-    candidate.inflight += decoding + int(waiting)
-    candidate.inflight_tokens += int(waiting * tokens)
-    candidate.promised_s += waiting * prefill_s / candidate.speed
-    reported = candidate.kv_usage * candidate.kv_blocks_capacity
-    candidate.kv_blocks_used = max(candidate.kv_blocks_used, reported)
 
 
 def _sharing(in_flight: Mapping[int, int], chain: Sequence[int], depth: int) -> int:

@@ -133,6 +133,13 @@ def _add_knowledge(group: argparse._ArgumentGroup) -> None:
         help="from a change of a cache to the gateways' index; default: 30",
     )
     add(
+        "--probe-s",
+        type=_number(float, 0),
+        default=usual.probe_s,
+        metavar="S",
+        help="how old replicas' load reports get at gateways of ours (at rivals' 0.05); default: 2",
+    )
+    add(
         "--streamed",
         type=_number(float, 0, 1),
         default=usual.streamed,

@@ -43,7 +43,7 @@ def test_a_file_is_named_by_its_stem_and_no_two_alike() -> None:
 def test_the_scenario_that_is_asked_for() -> None:
     """The first replicas are slow, the last ones join, those before them leave."""
     words = "--slow 2x0.6 --join 1@0.5 --leave 1@0.7 --untold --no-events --event-delay-ms 1000 --gateways 3"
-    more = "--blocks 100 --l1-blocks 50 --l2-blocks 500 --l2-estimate --streamed 0.5 --rate-error 2"
+    more = "--blocks 100 --l1-blocks 50 --l2-blocks 500 --l2-estimate --streamed 0.5 --rate-error 2 --probe-s 0.5"
     scenario = scenario_of(read(*words.split(), *more.split()), 8, 0.7)
 
     assert scenario == Scenario(
@@ -51,6 +51,7 @@ def test_the_scenario_that_is_asked_for() -> None:
         engine=EngineOptions(l0_blocks=100, l1_blocks=50, l2_blocks=500),
         load=0.7,
         event_delay_s=1.0,
+        probe_s=0.5,
         streamed=0.5,
         gateways=3,
         rate_error=2.0,
@@ -78,6 +79,7 @@ _SCENARIOS = st.builds(
     Scenario,
     engine=st.builds(EngineOptions, st.integers(1, 3), st.integers(0, 3), st.integers(0, 3)),
     event_delay_s=st.sampled_from([0.03, 0.3]),
+    probe_s=st.sampled_from([2.0, 0.5]),
     streamed=st.sampled_from([1.0, 0.5]),
     gateways=st.integers(1, 3),
     rate_error=st.sampled_from([1.0, 2.0]),
