@@ -1,10 +1,10 @@
 """What a decision costs: all of it (a chat parsed, tokenized, hashed, looked up, sent somewhere, answered and ended),
-and the attempt alone (from choice to end).
+the attempt alone (from choice to end), and of that the choice (candidates built, one of them selected).
 
     python -m benchmarks.decide
 
 Medians of 5 rounds, in microseconds of CPU. No network: the index is in memory, and holds every prompt. A word is about
-three tokens of the tokenizer used.
+three tokens of the tokenizer used. Every replica reports a request that nobody here sent: the dearest candidates.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import product
 
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.model_card import parse_models
 from gateway.fleet.outcome import Outcome
+from gateway.fleet.replica import Replica
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import parse_servers
@@ -32,10 +33,11 @@ from gateway.kv.tiers import Tier
 from gateway.kv.trust import FeedState
 from gateway.prompt.encoders import EncoderRegistry
 from gateway.prompt.inference_request import InferenceRequest
+from gateway.router.candidates import BlockSizes, Candidates
 from gateway.router.prepared import Prepared
 from gateway.router.router import Router
 from loadtest.replica.model_folder import DEFAULT_FOLDER
-from router_strategies import load
+from router_strategies import Choice, RouteRequest, load
 
 ROUNDS, SECONDS = 5, 0.1
 FLEETS = (2, 8, 64)
@@ -93,6 +95,19 @@ def hold(prepared: Prepared, index: MemoryIndex, pool: ReplicaPool) -> None:
         index.begin(replica.key, {Tier.L0: chain[: len(chain) // (1 + number % 2)]})
 
 
+def choice_of(prepared: Prepared, strategy: str, replicas: Sequence[Replica]) -> Callable[[], Choice]:
+    """The choice alone, as the router makes it, of replicas that have nothing to do."""
+    chooser, events, speeds = load(strategy), _Events(), Speeds()
+    candidates = Candidates(Routed(), events, BlockSizes(events), speeds)
+    facts = RouteRequest(prepared.prompt.count)
+
+    def choose() -> Choice:
+        seen = candidates.build(prepared, replicas, 0.0) if chooser.reads_load else [each.named for each in replicas]
+        return chooser.select(facts, seen)
+
+    return choose
+
+
 async def _serve(router: Router, raw: bytes) -> None:
     request = InferenceRequest.parse("chat", raw)
     _try(router, router.prepare_now(request) or await router.prepare(request))
@@ -126,10 +141,15 @@ async def _measure(replicas: int, strategy: str, pairs: int, encoders: EncoderRe
     hold(await router.prepare(request), index, pool)
     prepared = await router.prepare(request)
 
+    choose = choice_of(prepared, strategy, list(pool.replicas))
+
     async def tried() -> None:
         _try(router, prepared)
 
-    figures = [await _microseconds(work) for work in (partial(_serve, router, raw), tried)]
+    async def chosen() -> None:
+        choose()
+
+    figures = [await _microseconds(work) for work in (partial(_serve, router, raw), tried, chosen)]
     decision = (await router.explain(request)).decision
     matched = (decision and decision.matched) or "unread"
     print(f"{replicas:3} replicas, {2 * pairs:6,} words  {strategy:12}", end="")
@@ -141,7 +161,7 @@ async def main() -> None:
     await encoders.load("m", "")
     gc.freeze()  # as `prefixway serve` does
     gc.set_threshold(50_000, 20, 50)
-    print(f"{'':40}  all of it   attempt")
+    print(f"{'':40}  all of it   attempt    choice")
     for replicas, pairs, strategy in product(FLEETS, PAIRS_OF_WORDS, STRATEGIES):
         await _measure(replicas, strategy, pairs, encoders)
     encoders.close()

@@ -98,14 +98,14 @@ class Candidates:
             if replica.strangers is not None:  # each counts like ours on the average
                 theirs, theirs_waiting = replica.strangers
                 decoding += theirs
-                inflight += theirs + int(theirs_waiting)
+                inflight += theirs
                 if theirs_waiting:
+                    inflight += int(theirs_waiting)
                     promised_s += theirs_waiting * typical.prefill_s / speed
                     pending += int(theirs_waiting * typical.tokens)
                 if (reported := kv_usage * replica.kv_blocks) > kv_blocks_used:
                     kv_blocks_used = reported
             age_s = -1.0 if replica.reported_s is None else now - replica.reported_s
-            chain = prepared.chains.get(block_size, ()) if tokens else ()
             # fmt: off
             candidates.append(Candidate(
                 replica.id, l0, l1, l2, tokens, trust,
@@ -113,7 +113,7 @@ class Candidates:
                 kv_blocks_used, (uncached + output_tokens) / block_size + 1, replica.kv_blocks,
                 decoding, decode_s, inflight, pending,
                 waiting, running, kv_usage, age_s,
-                _sharing(in_flight, chain, tokens // block_size) if tokens else 0,
+                _sharing(in_flight, prepared.chains.get(block_size, ()), tokens // block_size) if tokens else 0,
                 speed, l2_estimate,
             ))
             # fmt: on

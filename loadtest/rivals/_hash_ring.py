@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 import xxhash
+
+from loadtest.rivals._seeded import Seeded
 
 
 class HashRing:
@@ -33,3 +36,16 @@ class HashRing:
     def _places(self, number: int) -> Iterator[tuple[int, int]]:
         for point in range(self._points):
             yield xxhash.xxh64_intdigest(f"{self._placement}/{number}/{point}".encode()), number
+
+
+@dataclass(slots=True)
+class OnRing(Seeded):
+    """A rival with one ring. ``virtual_nodes``: places of each replica; ``placement`` says where."""
+
+    virtual_nodes: int = 160
+    placement: int = 0
+    _ring: HashRing = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        Seeded.__post_init__(self)
+        self._ring = HashRing(self.virtual_nodes, self.placement)

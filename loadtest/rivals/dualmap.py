@@ -25,6 +25,7 @@ class DualMap(Seeded):
     TTFT is that of :class:`~loadtest.rivals.mooncake.MooncakeConductor`, with the engines' true rates, which flatters
     it. ``slo_s`` is the operator's; the paper adapts the length of the prefix to how hot it is: here it is the shortest
     one with which at most 2/N of the last ``window`` requests begin, as much as two of N replicas can serve.
+    ``placement`` says where replicas lie on the rings, the same for every gateway.
 
     Simplified: what was sent is not moved to the other candidate (its "hotspot-aware rebalancing"), for a gateway
     cannot take a request back from a vLLM replica.
@@ -35,6 +36,7 @@ class DualMap(Seeded):
     slo_s: float = 2.0
     window: int = 1000
     virtual_nodes: int = 160
+    placement: int = 0
     times: PrefillTimes = field(default_factory=PrefillTimes)
     _rings: tuple[HashRing, HashRing] = field(init=False, repr=False)
     _keys: PrefixKeys = field(init=False, repr=False)
@@ -42,7 +44,8 @@ class DualMap(Seeded):
 
     def __post_init__(self) -> None:
         Seeded.__post_init__(self)
-        self._rings = HashRing(self.virtual_nodes, 2 * self.seed), HashRing(self.virtual_nodes, 2 * self.seed + 1)
+        first, second = 2 * self.placement, 2 * self.placement + 1
+        self._rings = HashRing(self.virtual_nodes, first), HashRing(self.virtual_nodes, second)
         self._keys = PrefixKeys(self.window)
 
     def select(self, request: RivalRequest, views: Sequence[View]) -> Pick:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from loadtest.rivals._choosing import fewest_requests, pick
-from loadtest.rivals._hash_ring import HashRing
-from loadtest.rivals._seeded import Seeded
+from loadtest.rivals._hash_ring import OnRing
 from loadtest.rivals._types import Pick, Rival, RivalRequest, View
 
 
 @dataclass(slots=True)
-class Session(Seeded):
+class Session(OnRing):
     """A session stays with the replica that follows it on a hash ring, whatever its load.
 
     Source: ``consistent_hash`` of vLLM Router 0.1.17 (src/policies/consistent_hash.rs; 160 points a replica) and
@@ -23,14 +22,6 @@ class Session(Seeded):
     """
 
     reads_events: ClassVar[bool] = False
-
-    virtual_nodes: int = 160
-    placement: int = 0
-    _ring: HashRing = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        Seeded.__post_init__(self)
-        self._ring = HashRing(self.virtual_nodes, self.placement)
 
     def select(self, request: RivalRequest, views: Sequence[View]) -> Pick:
         if not request.session:

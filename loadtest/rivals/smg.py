@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from loadtest.rivals._choosing import fewest_requests, least, pick
-from loadtest.rivals._hash_ring import HashRing
+from loadtest.rivals._hash_ring import OnRing
 from loadtest.rivals._seeded import Seeded
 from loadtest.rivals._types import Pick, Rival, RivalRequest, View
 
@@ -39,7 +39,7 @@ class LeastLoad(Seeded):
 
 
 @dataclass(slots=True)
-class PrefixHash(Seeded):
+class PrefixHash(OnRing):
     """The home of the prompt's first tokens on a hash ring; where that is overloaded the least loaded one.
 
         overloaded  where  requests > max(load_factor * mean, mean + balance_abs_threshold);  mean: with this one
@@ -53,13 +53,6 @@ class PrefixHash(Seeded):
 
     load_factor: float = 1.25
     balance_abs_threshold: int = 10
-    virtual_nodes: int = 160
-    placement: int = 0
-    _ring: HashRing = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        Seeded.__post_init__(self)
-        self._ring = HashRing(self.virtual_nodes, self.placement)
 
     def select(self, request: RivalRequest, views: Sequence[View]) -> Pick:
         by_number = {view.number: view for view in views}

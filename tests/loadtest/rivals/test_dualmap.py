@@ -26,6 +26,14 @@ def test_a_prefix_has_two_replicas() -> None:
     assert set().union(*found) == set(range(16))
 
 
+def test_every_gateway_knows_the_same_two() -> None:
+    """Gateways differ in how ties fall, and in nothing else."""
+    views = [View(number) for number in range(16)]
+    rivals = [DualMap(times=ROUND, seed=seed) for seed in range(20)]
+
+    assert len({rival.select(asked_tokens(first_block=7), views).view.number for rival in rivals}) == 2
+
+
 @pytest.mark.parametrize(("queue_tokens", "keeps"), [(1500, True), (1700, False)])
 def test_affinity_holds_within_the_slo(queue_tokens: int, keeps: bool) -> None:
     """The holder needs 0.4 s and its queue; 2 s is the limit; the other one needs 1 s."""
