@@ -20,10 +20,11 @@ from gateway.prompt.blocks import chain_root, extend_chain, pack_tokens
 from gateway.settings import Settings
 from gateway.shared.link.keys import SCHEMA, Keys
 from gateway.together import Together
-from loadtest.replica import ReplicaOptions, SimulatedReplica
+from loadtest.replica import Fault, ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
 from tests.fakes.redis_servers import RedisServer
 from tests.fakes.tcp_proxy import TcpProxy
+from tests.fakes.waiting import eventually
 
 MODEL = "simulated"
 _SENTINEL = b"@"
@@ -145,10 +146,24 @@ class SharedHouse:
         words = next(iter(self.replicas.values())).folder.words
         return Conversations(self.clients, words, people=people)
 
-    async def complete(self, number: int, prompt: str, *, max_tokens: int = 2) -> httpx.Response:
+    async def complete(self, number: int, prompt: str) -> httpx.Response:
         """One completion through a gateway."""
-        body = {"model": MODEL, "prompt": prompt, "max_tokens": max_tokens}
+        body = {"model": MODEL, "prompt": prompt, "max_tokens": 2}
         return await self.clients[number].post("/v1/completions", json=body)
+
+    @asynccontextmanager
+    async def request_under_way(self, number: int, prompt: str) -> AsyncIterator[None]:
+        """A request through a gateway that waits at its replica until the block ends."""
+        for replica in self.replicas.values():
+            replica.faults.always = Fault(stall_before_head=True)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.complete(number, prompt))
+            try:
+                await eventually(lambda: any(replica.faults.stalled for replica in self.replicas.values()))
+                yield
+            finally:
+                for replica in self.replicas.values():
+                    replica.faults.clear()
 
     # What Redis holds, against what the replicas hold
 
@@ -184,6 +199,13 @@ def held_hashes(replica: SimulatedReplica, secret: bytes) -> list[int]:
         ]
         for prefix in replica.cache.resident_prefixes().values()
     ]
+
+
+def peer_inflight(gateway: Gateway) -> int:
+    """Requests of others that a gateway knows to be under way."""
+    load = together(gateway).peer_load
+    assert load is not None
+    return load.stats.peer_inflight
 
 
 def together(process: Gateway | IndexService) -> Together:

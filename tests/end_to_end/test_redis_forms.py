@@ -8,7 +8,6 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from gateway.shared.link.keys import Keys
 from loadtest.replica import ReplicaOptions, SimulatedReplica
 from tests.end_to_end.house import FAST
 from tests.end_to_end.prediction_watch import cached, matched
-from tests.end_to_end.shared_house import MODEL, SharedHouse, together
+from tests.end_to_end.shared_house import MODEL, SharedHouse, peer_inflight, together
 from tests.fakes.redis_servers import FLAVOURS, RedisServer, SentinelSetup, redis_cluster
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.fakes.waiting import eventually
@@ -92,26 +91,9 @@ async def is_shared(house: SharedHouse) -> None:
     await eventually(lambda: house.gateways[0].router.strategy == "round_robin")
     await order(house.gateways[1], "kv_aware")
     await eventually(lambda: house.gateways[0].router.strategy == "kv_aware")
-    assert await _tells_load(house)
-    await eventually(lambda: _peer_inflight(house, 1) == 0)
-
-
-async def _tells_load(house: SharedHouse) -> bool:
-    """Whether the second gateway hears of what the first one sends. Several tries: word of a request is lost where the
-    subscription is being made anew just then.
-    """
-    for _ in range(10):
-        async with asyncio.TaskGroup() as tasks:
-            asked = tasks.create_task(house.complete(0, f"other {PROMPT}", max_tokens=400))
-            await eventually(partial(_is_heard_or_over, house, asked))
-            heard = _peer_inflight(house, 1) == 1
-        if heard:
-            return True
-    return False
-
-
-def _is_heard_or_over(house: SharedHouse, asked: asyncio.Task[httpx.Response]) -> bool:
-    return asked.done() or _peer_inflight(house, 1) == 1
+    async with house.request_under_way(0, f"other {PROMPT}"):
+        await eventually(lambda: peer_inflight(house.gateways[1]) == 1)
+    await eventually(lambda: peer_inflight(house.gateways[1]) == 0)
 
 
 async def _comes_true(house: SharedHouse) -> None:
@@ -124,12 +106,6 @@ async def _comes_true(house: SharedHouse) -> None:
             break
     assert matched(answer) == cached(answer) > 100
     assert answer.headers["x-prefixway-reason"] == "prefix"
-
-
-def _peer_inflight(house: SharedHouse, number: int) -> int:
-    load = together(house.gateways[number]).peer_load
-    assert load is not None
-    return load.stats.peer_inflight
 
 
 async def order(gateway: Gateway, strategy: str) -> None:

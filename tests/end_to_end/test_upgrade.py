@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -19,7 +19,7 @@ from gateway.shared.load.load_messages import Dispatched, ReplicaName, encode
 from gateway.shared.orders.order import DRAIN, STRATEGY
 from gateway.shared.processes.member_record import MemberRecord
 from tests.end_to_end.prediction_watch import cached, matched
-from tests.end_to_end.shared_house import MODEL, SharedHouse, shared_house, together
+from tests.end_to_end.shared_house import MODEL, SharedHouse, peer_inflight, shared_house, together
 from tests.fakes.waiting import eventually
 
 NEXT = SCHEMA + 1
@@ -66,12 +66,6 @@ async def tell(gateway: Gateway, path: str, **body: str) -> None:
         (await client.post(path, json=body)).raise_for_status()
 
 
-def peer_inflight(gateway: Gateway) -> int:
-    load = together(gateway).peer_load
-    assert load is not None
-    return load.stats.peer_inflight
-
-
 async def test_two_schemas_side_by_side(house: SharedHouse) -> None:
     """Each has a true index in keys of its own; they know of each other, and share secret, orders and load."""
     old = [await house.add_gateway(), await house.add_gateway(indexer="outside")]
@@ -89,8 +83,7 @@ async def test_two_schemas_side_by_side(house: SharedHouse) -> None:
     assert not talk.errors
     assert len({together(gateway).secret.value for gateway in house.gateways}) == 1
     assert [len(together(gateway).members.others) for gateway in house.gateways] == [3] * 4
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(house.complete(0, f"other {PROMPT}", max_tokens=400))
+    async with house.request_under_way(0, f"other {PROMPT}"):
         await eventually(lambda: [peer_inflight(gateway) for gateway in house.gateways] == [0, 1, 1, 1])
 
     await tell(old[1], "/drain", server="a")
@@ -213,9 +206,11 @@ async def test_what_a_newer_process_adds_is_read(house: SharedHouse) -> None:
     drain = b'8 id2 {"kind":"drain","target":"b","value":"","because":"it is newer"}'
     client.hset(keys.fleet("orders"), mapping={"version": "8", "token": "t", "dance/b": order, "drain/b": drain})
     dispatched = odd([*msgspec.msgpack.decode(odd(_dispatch())), "and", {"more": 1}])
-    envelope = encode("newer", process.secret.id, 1, [msgspec.Raw(odd([99, "a new kind"])), msgspec.Raw(dispatched)])
-    await eventually(lambda: _subscribers(client, keys) == 1)
-    client.publish(keys.fleet("load"), envelope)
+    records, counter = [msgspec.Raw(odd([99, "a new kind"])), msgspec.Raw(dispatched)], itertools.count(1)
+
+    def is_heard() -> bool:  # of whom nothing comes any more nothing is known for long: it tells again
+        client.publish(keys.fleet("load"), encode("newer", process.secret.id, next(counter), records))
+        return peer_inflight(reader) == 1
 
     await eventually(lambda: process.remote.entry(key))
     entry = process.remote.entry(key)
@@ -226,17 +221,13 @@ async def test_what_a_newer_process_adds_is_read(house: SharedHouse) -> None:
     await eventually(lambda: process.orders.book.version == 8)
     assert sorted(each.kind for each in process.orders.book) == ["dance", DRAIN]
     assert _drained(reader) == ["b"]
-    await eventually(lambda: peer_inflight(reader) == 1)
+    await eventually(is_heard)
     answers = [await house.complete(0, PROMPT) for _ in range(3)]
     assert {answer.status_code for answer in answers} == {200}
 
     await tell(reader, "/strategy", name="round_robin")
     await eventually(lambda: client.hget(keys.fleet("orders"), f"{STRATEGY}/"))
     assert client.hget(keys.fleet("orders"), "dance/b") == order
-
-
-def _subscribers(client: Any, keys: Keys) -> int:
-    return int(client.pubsub_numsub(keys.fleet("load"))[0][1])
 
 
 def _dispatch() -> Dispatched:
