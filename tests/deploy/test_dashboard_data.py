@@ -22,8 +22,6 @@ LEFT_OUT = {
     "api_keys": "a setting; docs/keys.md",
     "api_keys_stale": "the same",
     "kv_events_decoded": "batches say it",
-    "l2_estimated_tokens": "where the estimate is switched on; docs/routing.md",
-    "l2_estimated_tokens_compared": "the same",
     "load_peer_inflight": "of other gateways, which tell it themselves",
     "load_peers": "members say it",
     "member_records_unreadable": "during upgrades only, where members that differ say it",

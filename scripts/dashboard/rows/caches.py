@@ -111,5 +111,15 @@ ROW = Row(
             Form.BARS,
             "reqps",
         ),
+        Panel(
+            "Shared storage by estimate (PREFIXWAY_L2)",
+            "Tokens a second that requests were sent to load from L2 without being told of; of those whose usage told, "
+            "what was expected and what was found. All 0 where the estimate is off. Found far below: shorten the TTL.",
+            {
+                "estimated": added("l2_estimated_tokens"),
+                "expected, told": added("l2_estimated_tokens_compared", 'side="estimated"'),
+                "found": added("l2_estimated_tokens_compared", _ACTUAL),
+            },
+        ),
     ),
 )

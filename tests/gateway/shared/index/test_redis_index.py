@@ -150,7 +150,7 @@ def _registry(version: bytes) -> Sequence[bytes]:
 
 
 async def test_a_thousand_replicas_never_hold_the_server(link: RedisLink, redis_server: RedisServer) -> None:
-    """Each gets its own answer. The machine's noise makes some commands slow, not most of them."""
+    """Each gets its own answer. They are asked for in pieces, and a piece looks at few blocks of each."""
     pair, chain = RedisPair(link), list(range(512))
     keys = [ReplicaKey("m", f"10.0.{number // 250}.{number % 250}:8000") for number in range(1_000)]
     for number, key in enumerate(keys):
@@ -158,8 +158,10 @@ async def test_a_thousand_replicas_never_hold_the_server(link: RedisLink, redis_
     await pair.match({16: chain}, keys)
     redis_server.client().config_resetstat()
 
-    with redis_server.slow_commands() as slow:
-        found = await pair.reader.match({16: chain}, keys)
+    found = await pair.reader.match({16: chain}, keys)
 
     assert [found[key].l0 for key in keys] == [16 * (number % 500) for number in range(1_000)]
-    assert len(slow) < redis_server.command_counts()["evalsha"] / 2
+    counts = redis_server.command_counts()
+    assert counts["evalsha"] >= 8
+    looks = counts["sismember"] + counts["smismember"]
+    assert looks / counts["evalsha"] < 125 * 18  # first block, gallop and bisection over 512 blocks
