@@ -256,7 +256,12 @@ class Settings:
     client_priority: bool = setting(
         "false", "Whether `x-prefixway-priority` (a whole number, higher first) orders the queue.", read_switch
     )
-    probe_interval_s: float = setting("2", "Between two probes of a replica.", read_positive, unit="s")
+    probe_interval_s: float = setting(
+        "2",
+        "Between two probes of a replica; its load is read more often where others use it.",
+        read_positive,
+        unit="s",
+    )
     probe_timeout_s: float = setting("5", "For one answer to a probe.", read_positive, unit="s")
     workers: int = setting("1", "Processes that serve, up to 256; more than one needs Redis.", read_workers)
     linger_s: float = setting(

@@ -1,6 +1,7 @@
 """Probes: ask every server how it is and tell the pool.
 
-One task a server, so that a black hole delays nobody else. What changes is logged once, not at every round.
+One task a server, so that a black hole delays nobody else. What changes is logged once, not at every round. Between
+rounds a server is asked for its load again where strangers send requests to it: nobody else tells of those.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 _NOTICED_AFTER_S = 0.05  # a server that joined the pool
 _MOST_NAMES = 3  # of models, in a fault
 _LONGEST_NAME = 100
+_REPORTS = 4  # in an interval, of a server that strangers use
+_LEAST_PAUSE_S = 0.25  # between two of them, unless the interval is shorter
 
 #: Finds a rank's event source where neither the server's spec nor the server itself names one.
 SourceFinder = Callable[["ServerSpec", int], EventSource | None]
@@ -79,7 +82,16 @@ class Probes:
         while True:
             await self._probe(server, pages)
             self._pool.settle_drain(server)
-            await asyncio.sleep(self._interval_s)
+            await self._pause(server, pages)
+
+    async def _pause(self, server: Server, pages: ServerPages) -> None:
+        """Until the next round."""
+        reports = reports_in(self._interval_s)
+        for _ in range(reports - 1):
+            await asyncio.sleep(self._interval_s / reports)
+            if server.healthy and server.has_strangers:
+                self._report(server, await self._load(server, pages))
+        await asyncio.sleep(self._interval_s / reports)
 
     async def _probe(self, server: Server, pages: ServerPages) -> None:
         """One round. A server that answers /health is healthy, whatever its other pages say, unless it is another
@@ -123,9 +135,7 @@ class Probes:
 
         ``models``: if they were asked for already.
         """
-        for replica in server.replicas:
-            replica.asked()
-        report = await pages.metrics()
+        report = await self._load(server, pages)
         if models is None:
             models = await pages.models()
         cards = server.cards if models is None else models
@@ -137,6 +147,12 @@ class Probes:
         if cards != server.cards or sources != server.event_sources or ranks != known:
             self._pool.identify(server, cards, sources, ranks)
         self._report(server, report)
+
+    @staticmethod
+    async def _load(server: Server, pages: ServerPages) -> ServerReport:
+        for replica in server.replicas:
+            replica.asked()
+        return await pages.metrics()
 
     def _source(self, server: Server, told: Mapping[int, EventSource], rank: int) -> EventSource | None:
         """The server's own configuration first, then its own word, then what holds for the whole fleet."""
@@ -166,6 +182,11 @@ class Probes:
             _log.info("replica %s is %s", server.id, "asleep" if asleep else "awake")
         self._pool.slept(server, asleep)
         self._pool.resets_counted(server, report.resets)
+
+
+def reports_in(interval_s: float) -> int:
+    """How often a server that strangers use is asked for its load in the time between two rounds."""
+    return max(1, min(_REPORTS, int(interval_s / _LEAST_PAUSE_S)))
 
 
 def strangeness(model: str, cards: Sequence[ModelCard]) -> str:

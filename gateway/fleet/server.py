@@ -83,6 +83,11 @@ class Server:
         return ReplicaKey(self.namespace or "", self.id, rank)
 
     @property
+    def has_strangers(self) -> bool:
+        """Whether its last report showed requests of others."""
+        return any(replica.strangers is not None for replica in self.replicas)
+
+    @property
     def inflight(self) -> int:
         """Requests that its replicas were given and have not finished, by whichever gateway."""
         return sum(replica.workload.inflight for replica in self.replicas)

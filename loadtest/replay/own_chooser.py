@@ -11,6 +11,7 @@ from gateway.errors import NoReplica
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.model_card import parse_models
 from gateway.fleet.outcome import Outcome
+from gateway.fleet.probes import reports_in
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec
@@ -56,7 +57,8 @@ class OwnChooser:
         self._block_tokens = block_tokens
         self._agenda = agenda
         self._engines = engines
-        self._probed_s = agenda.now
+        self._probed_s = agenda.now  # all replicas
+        self._asked_s = agenda.now  # those that strangers use
         self._pool = ReplicaPool(stall_s=float("inf"))
         self._index = MemoryIndex()
         self._present: dict[int, ReplicaKey] = {}
@@ -106,12 +108,20 @@ class OwnChooser:
         )
 
     def _probe(self) -> None:
-        self._probed_s = self._agenda.now
+        """As :class:`~gateway.fleet.probes.Probes` does, when the next request shows that it is time."""
+        now, interval_s = self._agenda.now, self._scenario.probe_s
+        is_round = now - self._probed_s >= interval_s
+        if not is_round and now - self._asked_s < interval_s / reports_in(interval_s):
+            return
+        self._asked_s = now
+        if is_round:
+            self._probed_s = now
         for number, key in self._present.items():
             replica = self._pool.replica(key)
             assert replica is not None  # noqa: S101
-            replica.asked()
-            replica.reported(self._report(number), self._agenda.now)
+            if is_round or replica.strangers is not None:
+                replica.asked()
+                replica.reported(self._report(number), now)
 
     def left(self, number: int) -> None:
         """It gets nothing new. What it was given is still told to it."""
@@ -126,8 +136,7 @@ class OwnChooser:
 
     def choose(self, asked: Asked) -> OwnTicket | None:
         """Where to send it; ``None``: nowhere."""
-        if self._agenda.now - self._probed_s >= self._scenario.probe_s:
-            self._probe()
+        self._probe()
         try:
             attempt = self._router.attempt(self._prepared(asked))
         except NoReplica:

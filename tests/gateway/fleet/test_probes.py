@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -15,38 +14,22 @@ import pytest
 from gateway.fleet.event_source import EventSource
 from gateway.fleet.inflight import InFlight
 from gateway.fleet.model_card import parse_models
-from gateway.fleet.probes import Probes, strangeness
+from gateway.fleet.probes import strangeness
 from gateway.fleet.replica import Replica
-from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec, parse_servers
 from loadtest.replica import ReplicaOptions, SimulatedReplica
-from tests.fakes.background import running
 from tests.fakes.scripted_server import Script, ScriptedServer, Wire, answer
 from tests.fakes.waiting import eventually
-from tests.gateway.examples import Clock
-
-
-@asynccontextmanager
-async def _probing(pool: ReplicaPool, **options: Any) -> AsyncIterator[Probes]:
-    wanted = {"sources": lambda _spec, _rank: None, **options}
-    probes = Probes(pool, interval_s=0.02, timeout_s=2.0, **{"clock": monotonic, **wanted})
-    async with running(probes.run()):
-        yield probes
-
-
-def _pool(*urls: str) -> ReplicaPool:
-    pool = ReplicaPool()
-    pool.reconcile(parse_servers(",".join(urls)))
-    return pool
+from tests.gateway.fleet.probing import pool_of, probing
 
 
 @pytest.mark.parametrize("dialect", ["0.32", "0.8"])
 async def test_a_replica_is_learned(dialect: Any) -> None:
     """Healthy, its model, its block size and capacity, under current and older metric names."""
     async with SimulatedReplica(ReplicaOptions(metrics_dialect=dialect, capacity_blocks=300)) as simulated:
-        pool = _pool(simulated.url)
+        pool = pool_of(simulated.url)
         (server,) = pool.servers
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.healthy and server.replicas and server.replicas[0].reported_s)
         (replica,) = server.replicas
 
@@ -59,9 +42,9 @@ async def test_a_replica_is_learned(dialect: Any) -> None:
 async def test_event_sources_need_no_setting() -> None:
     """/kv_event_sources gives each rank's ports, made connectable."""
     async with SimulatedReplica(ReplicaOptions(ranks=2)) as simulated:
-        pool = _pool(simulated.url)
+        pool = pool_of(simulated.url)
         (server,) = pool.servers
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: len(server.replicas) == 2)
 
     assert [server.event_sources[r.key.rank].endpoint for r in server.replicas] == [
@@ -73,12 +56,12 @@ async def test_an_older_replica_gets_the_settings_source() -> None:
     """Without /kv_event_sources the fleet's default is used; what the spec says beats both."""
     options = ReplicaOptions(lists_event_sources=False)
     async with SimulatedReplica(options) as older, SimulatedReplica() as newer:
-        pool = _pool(f"old={older.url}", f"new={newer.url}?events=tcp://{{host}}:5&replay=tcp://{{host}}:6")
+        pool = pool_of(f"old={older.url}", f"new={newer.url}?events=tcp://{{host}}:5&replay=tcp://{{host}}:6")
 
         def default(spec: ServerSpec, rank: int) -> EventSource:
             return EventSource(f"tcp://{spec.origin.host}:{5557 + rank}")
 
-        async with _probing(pool, sources=default):
+        async with probing(pool, sources=default):
             await eventually(lambda: all(server.replicas for server in pool.servers))
         sources = {server.id: server.event_sources for server in pool.servers}
 
@@ -90,10 +73,10 @@ async def test_a_black_hole_delays_nobody(caplog: pytest.LogCaptureFixture) -> N
     """One server accepts and never answers: the other is healthy, and the log has one line about each change."""
     caplog.set_level(logging.INFO)
     async with SimulatedReplica() as simulated, ScriptedServer(Wire.until_gone) as hole:
-        pool = _pool(f"hole={hole.origin.url}", f"good={simulated.url}")
+        pool = pool_of(f"hole={hole.origin.url}", f"good={simulated.url}")
         good = pool.server("good")
         assert good is not None
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: good.healthy)
             await simulated.refuse()
             await eventually(lambda: not good.healthy)
@@ -112,11 +95,11 @@ async def test_many_black_holes_delay_nobody() -> None:
     """150 servers that accept and never answer: a good one is found, and stays healthy round after round."""
     async with SimulatedReplica() as simulated, ScriptedServer(Wire.until_gone) as hole:
         holes = [f"hole{number}={hole.origin.url}" for number in range(150)]
-        pool = _pool(*holes, f"good={simulated.url}")
+        pool = pool_of(*holes, f"good={simulated.url}")
         good = pool.server("good")
         assert good is not None
         faults: list[str] = []
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: good.healthy)
             seen = len(simulated.requests)
 
@@ -132,9 +115,9 @@ async def test_many_black_holes_delay_nobody() -> None:
 async def test_a_new_process_is_noticed() -> None:
     """The start time on /metrics changes with the process."""
     async with SimulatedReplica() as simulated:
-        pool = _pool(simulated.url)
+        pool = pool_of(simulated.url)
         (server,) = pool.servers
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.process_start_s)
             first = server.process_start_s
             await simulated.restart()
@@ -144,9 +127,9 @@ async def test_a_new_process_is_noticed() -> None:
 async def test_probes_leave_the_books_alone() -> None:
     """Ten requests are on their way to a replica, and still are after twenty rounds of probes."""
     async with SimulatedReplica() as simulated:
-        pool = _pool(simulated.url)
+        pool = pool_of(simulated.url)
         (server,) = pool.servers
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.replicas and server.replicas[0].reported_s)
             (replica,) = server.replicas
             for _ in range(10):
@@ -160,66 +143,11 @@ async def test_probes_leave_the_books_alone() -> None:
     assert (replica.workload.inflight, replica.workload.pending_tokens) == (10, 5_000)
 
 
-@pytest.mark.parametrize(("running", "waiting"), [("1e300", "0"), ("1e308", "1e308"), ("10", "-5")])
-async def test_a_load_that_cannot_be_is_not_believed(
-    running: str, waiting: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The replica answers /health, so it is healthy, and is probed on."""
-    async with ScriptedServer(_loaded(lambda: (running, waiting))) as engine:
-        pool = _pool(engine.origin.url)
-        (server,) = pool.servers
-        async with _probing(pool):
-            await eventually(lambda: server.healthy and len(engine.requests) > 10)
-
-    assert server.replicas[0].strangers is None
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
-
-
-async def test_strangers_are_forgotten_when_reports_stop() -> None:
-    """One page that is missed is nothing; after some seconds without any, nobody knows who is there."""
-    told: list[tuple[str, str] | None] = [("4", "3")]
-    clock = Clock()
-    async with ScriptedServer(_loaded(lambda: told[0])) as engine:
-        pool = _pool(engine.origin.url)
-        (server,) = pool.servers
-        async with _probing(pool, clock=clock):
-            await eventually(lambda: server.replicas and server.replicas[0].strangers)
-            told[0] = None
-            count = len(engine.requests)
-            await eventually(lambda: len(engine.requests) > count + 10)
-            (replica,) = server.replicas
-            missed = replica.strangers
-            clock.now += 11.0
-            await eventually(lambda: replica.strangers is None)
-
-    assert missed == (4, 3.0)
-    assert server.healthy
-
-
-def _loaded(load: Callable[[], tuple[str, str] | None]) -> Script:
-    """Well, with so many running and waiting; ``None``: /metrics is not there."""
-
-    async def pages(wire: Wire) -> None:
-        page = wire.request.line.split(b" ")[1]
-        if page == b"/v1/models":
-            await wire.send(answer(b'{"data": [{"id": "m"}]}'))
-        elif page != b"/metrics":
-            await wire.send(answer(b"{}"))
-        elif (told := load()) is None:
-            await wire.send(answer(b"", status="404 Not Found"))
-        else:
-            running, waiting = told
-            text = f"vllm:num_requests_running {running}\nvllm:num_requests_waiting {waiting}\n"
-            await wire.send(answer(text.encode()))
-
-    return pages
-
-
 async def test_a_server_that_left_is_probed_no_more() -> None:
     """After the fleet shrank its pages are not asked again."""
     async with SimulatedReplica() as one, SimulatedReplica() as two:
-        pool = _pool(f"one={one.url}", f"two={two.url}")
-        async with _probing(pool):
+        pool = pool_of(f"one={one.url}", f"two={two.url}")
+        async with probing(pool):
             await eventually(lambda: all(server.healthy for server in pool.servers))
             pool.reconcile(parse_servers(f"one={one.url}"))
             await eventually(lambda: len(one.requests) % 2 == 0)
@@ -243,12 +171,12 @@ async def test_every_probe_carries_our_key_and_a_wrong_one_is_told_once(caplog: 
             await wire.send(answer(b'{"data": [{"id": "m"}]}' if page == b"/v1/models" else b"{}"))
 
     async with ScriptedServer(guarded) as server:
-        pool = _pool(server.origin.url)
+        pool = pool_of(server.origin.url)
         (probed,) = pool.servers
-        async with _probing(pool, api_key="wrong"):
+        async with probing(pool, api_key="wrong"):
             await eventually(lambda: len(server.requests) > 20)
         refusals = [record.message for record in caplog.records if record.levelname == "ERROR"]
-        async with _probing(pool, api_key="right"):
+        async with probing(pool, api_key="right"):
             await eventually(lambda: probed.namespace == "m")
 
     assert len([line for line in refusals if "/v1/models with 401: is PREFIXWAY_REPLICA_API_KEY right?" in line]) == 1
@@ -259,9 +187,9 @@ async def test_ranks_are_known_without_their_events() -> None:
     """A server that does not list event sources still shows its ranks on /metrics; both ports grow with the rank."""
     options = ReplicaOptions(ranks=2, lists_event_sources=False)
     async with SimulatedReplica(options) as simulated:
-        pool = _pool(f"a={simulated.url}?events=tcp://{{host}}:5&replay=tcp://{{host}}:105")
+        pool = pool_of(f"a={simulated.url}?events=tcp://{{host}}:5&replay=tcp://{{host}}:105")
         (server,) = pool.servers
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: len(server.replicas) == 2)
 
     assert [replica.id for replica in server.replicas] == ["a", "a#1"]
@@ -271,9 +199,9 @@ async def test_ranks_are_known_without_their_events() -> None:
 async def test_events_that_are_not_wanted_are_not_looked_for() -> None:
     """Off is off, whatever a replica or its configuration says."""
     async with SimulatedReplica() as simulated:
-        pool = _pool(f"{simulated.url}?events=tcp://{{host}}:5")
+        pool = pool_of(f"{simulated.url}?events=tcp://{{host}}:5")
         (server,) = pool.servers
-        async with _probing(pool, sources=None):
+        async with probing(pool, sources=None):
             await eventually(lambda: server.healthy)
 
     assert server.event_sources == {}
@@ -283,11 +211,11 @@ async def test_events_that_are_not_wanted_are_not_looked_for() -> None:
 async def test_an_engine_that_sleeps_gets_no_requests_until_it_wakes() -> None:
     """It says so itself, and answers its probes all the while."""
     async with SimulatedReplica() as simulated, httpx.AsyncClient(base_url=simulated.url, trust_env=False) as client:
-        pool = _pool(simulated.url)
+        pool = pool_of(simulated.url)
         (server,) = pool.servers
         emptied: list[Replica] = []
         pool.listen_to_resets(emptied.append)
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.is_ready(0.0))
             await client.post("/sleep?level=1")
             await eventually(lambda: server.asleep)
@@ -302,11 +230,11 @@ async def test_an_engine_that_sleeps_gets_no_requests_until_it_wakes() -> None:
 async def test_a_reset_that_went_past_us_is_noticed() -> None:
     """By the server's own count of what it was asked."""
     async with SimulatedReplica() as simulated, httpx.AsyncClient(base_url=simulated.url, trust_env=False) as client:
-        pool = _pool(simulated.url)
+        pool = pool_of(simulated.url)
         (server,) = pool.servers
         emptied: list[Replica] = []
         pool.listen_to_resets(emptied.append)
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.replicas and server.replicas[0].reported_s)
             await client.post("/reset_prefix_cache")
             await eventually(lambda: emptied)
@@ -333,9 +261,9 @@ async def test_a_new_process_is_noticed_though_it_does_not_tell_its_start() -> N
             restarted.append(replica)
 
     async with ScriptedServer(pages) as scripted:
-        pool = _pool(scripted.origin.url)
+        pool = pool_of(scripted.origin.url)
         pool.listen(Listener())
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: restarted)
 
     assert restarted == list(pool.replicas)
@@ -361,9 +289,9 @@ async def test_a_server_that_serves_another_model_than_was_meant_is_not_healthy(
     """As a pod may that has the address of one that is gone. At once, told once, and nothing is learned of it."""
     told: list[object] = [[{"id": "ours"}, {"id": "adapter", "parent": "ours"}]]
     async with ScriptedServer(_engine(lambda: told[0])) as engine:
-        pool = _pool(f"a={engine.origin.url}?model=ours")
+        pool = pool_of(f"a={engine.origin.url}?model=ours")
         (server,) = pool.servers
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.healthy)
             told[0] = [{"id": "theirs"}]
             await eventually(lambda: not server.healthy)
@@ -389,14 +317,14 @@ async def test_one_that_was_shown_to_be_another_is_not_acquitted_by_a_page_that_
             await _engine(lambda: told[0])(wire)
 
     async with ScriptedServer(pages) as engine:
-        pool = _pool(f"a={engine.origin.url}?model=ours")
+        pool = pool_of(f"a={engine.origin.url}?model=ours")
         (server,) = pool.servers
 
         async def seen_again() -> None:
             count = len(engine.requests)
             await eventually(lambda: len(engine.requests) > count + 10)
 
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.fault == "serves theirs, not ours")
             told[0] = None
             await seen_again()
@@ -417,9 +345,9 @@ async def test_an_adapter_that_is_loaded_later_is_served_until_it_is_unloaded() 
     base, adapter = {"id": "base"}, {"id": "adapter", "parent": "base"}
     told = [[base]]
     async with ScriptedServer(_engine(lambda: told[0])) as engine:
-        pool = _pool(engine.origin.url)
+        pool = pool_of(engine.origin.url)
         (server,) = pool.servers
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.healthy)
             (replica,) = server.replicas
             told[0] = [base, adapter]
@@ -433,9 +361,9 @@ async def test_an_adapter_that_is_loaded_later_is_served_until_it_is_unloaded() 
 
 async def test_a_server_that_does_not_tell_its_models_may_be_the_one_that_was_meant() -> None:
     async with ScriptedServer(_engine(lambda: None)) as engine:
-        pool = _pool(f"a={engine.origin.url}?model=ours")
+        pool = pool_of(f"a={engine.origin.url}?model=ours")
         (server,) = pool.servers
-        async with _probing(pool):
+        async with probing(pool):
             await eventually(lambda: server.healthy)
 
 

@@ -141,16 +141,43 @@ def test_speeds_are_told_or_not() -> None:
 
 
 def test_what_others_sent_to_a_replica_is_seen_with_the_next_probe() -> None:
-    agenda, scenario = Agenda(), Scenario(replicas=2, probe_s=1.0)
-    engines = engines_of(scenario, agenda)
-    chooser = OwnChooser("least_loaded", {}, scenario, block_tokens=BLOCK, agenda=agenda, engines=engines, seed=1)
-    chooser.joined(0)
-    chooser.joined(1)
-    first = chooser.choose(asked())
-    assert first is not None
-    first.first_token()
-    first.ended(0)
-    for number in range(4):
-        engines[1].submit(Job(turn(40_000, family=number), lambda: None, lambda: None))
-    agenda.now = 1.5
-    assert [chosen(chooser, asked(family=9)) for _ in range(3)] == [0, 0, 0]
+    house = _SharedReplicas(probe_s=1.0)
+    house.others_send(4, to=1)
+    assert house.picks(3, at_s=1.5) == [0, 0, 0]
+
+
+def test_where_others_were_seen_is_looked_again_before_the_next_round() -> None:
+    """And only there: those that come to the other replica are seen with the round."""
+    house = _SharedReplicas(probe_s=1.0)
+    house.others_send(4, to=1)
+    house.picks(3, at_s=1.5)
+    house.others_send(40, to=1)
+    assert set(house.picks(20, at_s=1.8)) == {0}
+    house.others_send(400, to=0)
+    assert set(house.picks(3, at_s=2.1)) == {0}
+    assert set(house.picks(3, at_s=2.5)) == {1}
+
+
+class _SharedReplicas:
+    """Two that others use, too, and a gateway that has sent one request and had its answer."""
+
+    def __init__(self, *, probe_s: float) -> None:
+        self._agenda, scenario = Agenda(), Scenario(replicas=2, probe_s=probe_s)
+        self._engines = engines_of(scenario, self._agenda)
+        self._chooser = OwnChooser(
+            "least_loaded", {}, scenario, block_tokens=BLOCK, agenda=self._agenda, engines=self._engines, seed=1
+        )
+        self._chooser.joined(0)
+        self._chooser.joined(1)
+        first = self._chooser.choose(asked())
+        assert first is not None
+        first.first_token()
+        first.ended(0)
+
+    def others_send(self, count: int, *, to: int) -> None:
+        for number in range(count):
+            self._engines[to].submit(Job(turn(40_000, family=number), lambda: None, lambda: None))
+
+    def picks(self, count: int, *, at_s: float) -> list[int]:
+        self._agenda.now = at_s
+        return [chosen(self._chooser, asked(family=9)) for _ in range(count)]
