@@ -98,14 +98,18 @@ async def is_shared(house: SharedHouse) -> None:
 
 async def _comes_true(house: SharedHouse) -> None:
     """The second gateway predicts what its replica then has; at the first try, unless the machine is very busy: then
-    Redis answers late, or the gateway has yet to read what a replica that started anew has told the first one.
+    Redis answers late, or the gateway has yet to read what a replica that started anew has told the first one. Such a
+    try may leave the prompt at every replica, and then it decides nothing.
     """
-    for _ in range(5):
-        answer = await house.complete(1, PROMPT)
-        if "unavailable" not in answer.headers["x-prefixway-reason"] and matched(answer):
-            break
-    assert matched(answer) == cached(answer) > 100
-    assert answer.headers["x-prefixway-reason"] == "prefix"
+    answers = [await house.complete(1, PROMPT)]
+    while len(answers) < 5 and not _is_predicted(answers[-1]):
+        answers.append(await house.complete(1, PROMPT))
+    assert matched(answers[-1]) == cached(answers[-1]) > 100
+    assert answers[-1].headers["x-prefixway-reason"] == "prefix" or len(answers) > 1
+
+
+def _is_predicted(answer: httpx.Response) -> bool:
+    return "unavailable" not in answer.headers["x-prefixway-reason"] and matched(answer) > 0
 
 
 async def order(gateway: Gateway, strategy: str) -> None:
