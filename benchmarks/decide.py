@@ -10,7 +10,6 @@ three tokens of the tokenizer used. Every replica reports a request that nobody 
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import statistics
 import time
@@ -36,6 +35,7 @@ from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.candidates import BlockSizes, Candidates
 from gateway.router.prepared import Prepared
 from gateway.router.router import Router
+from gateway.serving import spare_the_collector
 from loadtest.replica.model_folder import DEFAULT_FOLDER
 from router_strategies import Choice, RouteRequest, load
 
@@ -159,8 +159,7 @@ async def _measure(replicas: int, strategy: str, pairs: int, encoders: EncoderRe
 async def main() -> None:
     encoders = EncoderRegistry(str(DEFAULT_FOLDER), hub=None, remote=None, max_prompt_chars=10_000_000)
     await encoders.load("m", "")
-    gc.freeze()  # as `prefixway serve` does
-    gc.set_threshold(50_000, 20, 50)
+    spare_the_collector()  # as `prefixway serve` does
     print(f"{'':40}  all of it   attempt    choice")
     for replicas, pairs, strategy in product(FLEETS, PAIRS_OF_WORDS, STRATEGIES):
         await _measure(replicas, strategy, pairs, encoders)

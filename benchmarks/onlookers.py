@@ -10,7 +10,6 @@ line that is written when the answer has ended.
 from __future__ import annotations
 
 import asyncio
-import gc
 import statistics
 import tempfile
 import time
@@ -27,6 +26,7 @@ from gateway.prompt.inference_request import InferenceRequest
 from gateway.router.exchange import Exchange
 from gateway.router.prepared import Prepared
 from gateway.router.router import Router
+from gateway.serving import spare_the_collector
 from gateway.settings import Settings
 from gateway.usage import Usage
 from loadtest.replica.model_folder import DEFAULT_FOLDER
@@ -101,8 +101,7 @@ async def _measure(replicas: int, name: str, encoders: EncoderRegistry) -> None:
 async def main() -> None:
     encoders = EncoderRegistry(str(DEFAULT_FOLDER), hub=None, remote=None, max_prompt_chars=10_000_000)
     await encoders.load("m", "")
-    gc.freeze()  # as `prefixway serve` does
-    gc.set_threshold(50_000, 20, 50)
+    spare_the_collector()  # as `prefixway serve` does
     print(f"{'':35}  attempt all of it")
     for replicas, name in product(FLEETS, LOOKING):
         await _measure(replicas, name, encoders)

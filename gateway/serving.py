@@ -52,7 +52,7 @@ def _run_alone(settings: Settings, service: Callable[[Settings], Gateway | Index
     async def run() -> int:
         made = service(settings)
         _allow_many_sockets()
-        _spare_the_collector()
+        spare_the_collector()
         asked = _first_and_then(lambda number: made.stop(linger=number != signal.SIGINT), lambda _: made.hurry())
         for number in _STOPPING:
             _on_signals(partial(asked, number), number)
@@ -82,7 +82,7 @@ def _work(settings: Settings, inheritance: Inheritance) -> int:
         side = [sockets.metrics.getsockname(), sockets.admin.getsockname()]
         gateway = Gateway(settings, sockets=sockets)
         _allow_many_sockets()
-        _spare_the_collector()
+        spare_the_collector()
         worker = Worker(gateway, await Channel.open(inheritance.channel_end(), Order))
         _on_signals(worker.leave, *_STOPPING)
         await worker.run()
@@ -134,7 +134,7 @@ def _logging(settings: Settings, *, shared: bool = False, always: Mapping[str, o
         log.close()
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """What is built at the start lives for ever, and requests leave few cycles: look for them seldom."""
     gc.collect()
     gc.freeze()

@@ -20,6 +20,7 @@ from gateway.fleet.model_card import ModelCard
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server import Server
 from gateway.fleet.server_pages import ServerPages
+from gateway.fleet.strangers import reports_in
 from gateway.supervisor import keep_running
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ _log = logging.getLogger(__name__)
 _NOTICED_AFTER_S = 0.05  # a server that joined the pool
 _MOST_NAMES = 3  # of models, in a fault
 _LONGEST_NAME = 100
-_REPORTS = 4  # in an interval, of a server that strangers use
-_LEAST_PAUSE_S = 0.25  # between two of them, unless the interval is shorter
 
 #: Finds a rank's event source where neither the server's spec nor the server itself names one.
 SourceFinder = Callable[["ServerSpec", int], EventSource | None]
@@ -182,11 +181,6 @@ class Probes:
             _log.info("replica %s is %s", server.id, "asleep" if asleep else "awake")
         self._pool.slept(server, asleep)
         self._pool.resets_counted(server, report.resets)
-
-
-def reports_in(interval_s: float) -> int:
-    """How often a server that strangers use is asked for its load in the time between two rounds."""
-    return max(1, min(_REPORTS, int(interval_s / _LEAST_PAUSE_S)))
 
 
 def strangeness(model: str, cards: Sequence[ModelCard]) -> str:

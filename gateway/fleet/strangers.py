@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 _MOST = 1e6  # requests at one replica: nobody has as many
+_REPORTS = 4  # in an interval, of a server that strangers use
+_LEAST_PAUSE_S = 0.25  # between two of them, unless the interval is shorter
 
 
 class Strangers(NamedTuple):
@@ -31,3 +33,8 @@ class Strangers(NamedTuple):
         reported = waiting + running
         strange = reported - known
         return cls(round(running * strange / reported), waiting * strange / reported) if strange > 0 else None
+
+
+def reports_in(interval_s: float) -> int:
+    """How often a server that strangers use is asked for its load in the time between two rounds of probes."""
+    return max(1, min(_REPORTS, int(interval_s / _LEAST_PAUSE_S)))

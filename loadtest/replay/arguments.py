@@ -137,7 +137,8 @@ def _add_knowledge(group: argparse._ArgumentGroup) -> None:
         type=_number(float, 0),
         default=usual.probe_s,
         metavar="S",
-        help="how old replicas' load reports get at gateways of ours (at rivals' 0.05); default: 2",
+        help="how old replicas' load reports get at gateways of ours, less where others use a replica, too "
+        "(at rivals' 0.05); default: 2",
     )
     add(
         "--streamed",

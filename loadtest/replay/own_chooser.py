@@ -11,11 +11,11 @@ from gateway.errors import NoReplica
 from gateway.fleet.load_report import LoadReport
 from gateway.fleet.model_card import parse_models
 from gateway.fleet.outcome import Outcome
-from gateway.fleet.probes import reports_in
 from gateway.fleet.replica_key import ReplicaKey
 from gateway.fleet.replica_pool import ReplicaPool
 from gateway.fleet.server_spec import ServerSpec
 from gateway.fleet.speeds import Speeds
+from gateway.fleet.strangers import reports_in
 from gateway.kv.feed_stats import FeedStats
 from gateway.kv.l2_estimate import L2Estimate
 from gateway.kv.memory_index import MemoryIndex

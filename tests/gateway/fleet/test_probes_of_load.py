@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.fleet.probes import reports_in
 from tests.fakes.scripted_server import Script, ScriptedServer, Wire, answer
 from tests.fakes.waiting import eventually
 from tests.gateway.examples import Clock
@@ -73,12 +72,6 @@ async def test_a_server_that_strangers_use_tells_its_load_more_often() -> None:
 
     assert quiet <= 0
     assert busy_rounds <= rounds + 5
-
-
-@pytest.mark.parametrize(("interval_s", "reports"), [(0.05, 1), (0.5, 2), (2.0, 4), (30.0, 4)])
-def test_nobody_is_asked_all_the_time(interval_s: float, reports: int) -> None:
-    """Four times in an interval, and not within a quarter of a second."""
-    assert reports_in(interval_s) == reports
 
 
 def _loaded(load: Callable[[], tuple[str, str] | None]) -> Script:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.fleet.strangers import Strangers
+from gateway.fleet.strangers import Strangers, reports_in
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,9 @@ def test_they_are_never_more_than_are_reported(waiting: float, running: float, k
     if strangers is not None:
         assert 0 <= strangers.decoding <= round(running)
         assert 0 <= strangers.waiting <= waiting * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("interval_s", "reports"), [(0.05, 1), (0.5, 2), (2.0, 4), (30.0, 4)])
+def test_nobody_is_asked_all_the_time(interval_s: float, reports: int) -> None:
+    """Four times in an interval, and not within a quarter of a second."""
+    assert reports_in(interval_s) == reports
